@@ -1,0 +1,1 @@
+"""Which queries exist: GAQL, specifications, and the columns the API's own descriptors give them."""

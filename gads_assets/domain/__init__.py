@@ -1,0 +1,1 @@
+"""Values and decisions. Standard library only: no clock, no session, no database."""

@@ -1,0 +1,150 @@
+"""Every error this project raises on purpose.
+
+    GadsError
+    ├── SettingsError                 a GADS_* variable, or a file it names, cannot be used
+    ├── SetupError                    this machine lacks something: Java, JARs, a free port, a writable home
+    ├── CatalogError                  google_apis.yaml or a stored schema version is wrong
+    │   └── GaqlError                 a query's text is not GAQL, with the place
+    ├── PartitionKeyError             a customer, day or query name that cannot name a partition
+    │   └── DayNotOpenError           the account's day has not ended and settled yet
+    ├── ExtractionError               the Google Ads API did not give us the day
+    │   ├── QuotaExhaustedError       wait `retry_after` seconds
+    │   ├── TransientApiError         the call may succeed when repeated
+    │   ├── CustomerUnavailableError  this account only: closed, suspended, or not ours
+    │   ├── AuthenticationError       no account will work until the credentials are mended
+    │   └── QueryRefusedError         the API refuses the query itself
+    ├── RawSinkError                  a run directory breaks the raw sink's contract
+    │   ├── SealedRunError            writing into, or sealing again, what is sealed
+    │   ├── RunNotFoundError          no sealed run of that id
+    │   └── BrokenSealError           the bytes differ from what the seal says
+    ├── StateStoreError               the database refused or lost something
+    │   ├── DatabaseUnavailableError  no server answers
+    │   └── TransitionError           a change of state that the contract forbids
+    └── WarehouseError                staging, pointers or reading
+        ├── PublishRefusedError       state does not allow this partition to be published
+        ├── StagedRowsError           what was staged differs from what was judged
+        └── ReadError                 a query over published tables cannot be answered
+
+Messages are one line: what was given, which rule it broke, what to do. `retryable` says whether the same call can
+succeed later without anybody changing anything.
+"""
+
+from typing import ClassVar
+
+
+class GadsError(Exception):
+    """Root of the tree; the command line shows its message and exits 1."""
+
+    retryable: ClassVar[bool] = False
+
+
+class SettingsError(GadsError):
+    pass
+
+
+class SetupError(GadsError):
+    pass
+
+
+class CatalogError(GadsError):
+    pass
+
+
+class GaqlError(CatalogError):
+    """`offset` is the character of the query's text at which reading stopped."""
+
+    def __init__(self, message: str, *, offset: int) -> None:
+        super().__init__(message)
+        self.offset = offset
+
+
+class PartitionKeyError(GadsError):
+    pass
+
+
+class DayNotOpenError(PartitionKeyError):
+    retryable = True
+
+
+class ExtractionError(GadsError):
+    """`customer_id` is the account that was asked; `error_class` is what attempts are grouped by."""
+
+    error_class: ClassVar[str] = "extraction"
+
+    def __init__(self, message: str, *, customer_id: str) -> None:
+        super().__init__(message)
+        self.customer_id = customer_id
+
+
+class QuotaExhaustedError(ExtractionError):
+    retryable = True
+    error_class = "quota"
+
+    def __init__(self, message: str, *, customer_id: str, retry_after: float) -> None:
+        super().__init__(message, customer_id=customer_id)
+        self.retry_after = retry_after
+
+
+class TransientApiError(ExtractionError):
+    retryable = True
+    error_class = "transient"
+
+
+class CustomerUnavailableError(ExtractionError):
+    error_class = "customer"
+
+
+class AuthenticationError(ExtractionError):
+    error_class = "authentication"
+
+
+class QueryRefusedError(ExtractionError):
+    error_class = "query"
+
+
+class RawSinkError(GadsError):
+    """`run_id` names the run directory concerned."""
+
+    def __init__(self, message: str, *, run_id: str) -> None:
+        super().__init__(message)
+        self.run_id = run_id
+
+
+class SealedRunError(RawSinkError):
+    pass
+
+
+class RunNotFoundError(RawSinkError):
+    pass
+
+
+class BrokenSealError(RawSinkError):
+    pass
+
+
+class StateStoreError(GadsError):
+    pass
+
+
+class DatabaseUnavailableError(StateStoreError):
+    retryable = True
+
+
+class TransitionError(StateStoreError):
+    pass
+
+
+class WarehouseError(GadsError):
+    pass
+
+
+class PublishRefusedError(WarehouseError):
+    pass
+
+
+class StagedRowsError(WarehouseError):
+    pass
+
+
+class ReadError(WarehouseError):
+    pass

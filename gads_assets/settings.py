@@ -1,0 +1,105 @@
+"""What the environment may change, read in one place and passed down as values.
+
+| variable                      | default                  | what it moves                                              |
+|-------------------------------|--------------------------|------------------------------------------------------------|
+| GADS_HOME                     | .gads beside the project | everything a run writes, unless moved by a line below      |
+| GADS_DATABASE_URL             | embedded PostgreSQL      | the database: postgresql://user:password@host:port/name    |
+| GADS_RAW_URI                  | <home>/raw               | sealed extractions                                         |
+| GADS_WAREHOUSE_URI            | <home>/warehouse         | Delta tables                                               |
+| GADS_CATALOG                  | the catalog inside       | another google_apis.yaml                                   |
+| GADS_SPARK_REMOTE             | none                     | a Spark Connect server: sc://host:port                     |
+| GADS_SPARK_MASTER             | spark-defaults.conf      | another Spark master                                       |
+| GADS_SPARK_JARS               | Ivy, once                | a directory of JARs, for machines without Maven Central    |
+| GADS_GOOGLE_ADS_CONFIG        | none                     | a google-ads.yaml: talk to Google instead of the emulator  |
+| GADS_GOOGLE_ADS_ENDPOINT      | an emulator per process  | an emulator that runs already: localhost:port              |
+| GADS_GOOGLE_ADS_LOGIN         | the emulator's manager   | the manager account under which customers are found        |
+| GADS_EMULATOR_FAULTS          | none                     | failures for the emulator, as `gads emulator --help` lists |
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from gads_assets.errors import SettingsError
+
+_POSTGRESQL_URL = re.compile(r"postgresql(\+psycopg2?)?://")
+_PROJECT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    home: Path
+    database_url: str | None
+    raw_uri: str
+    warehouse_uri: str
+    catalog_path: Path | None
+    spark_remote: str | None
+    spark_master: str | None
+    spark_jars: Path | None
+    google_ads_config: Path | None
+    google_ads_endpoint: str | None
+    google_ads_login: str | None
+    emulator_faults: str | None
+
+    @property
+    def database_home(self) -> Path:
+        return self.home / "postgres"
+
+    @property
+    def dagster_home(self) -> Path:
+        return self.home / "dagster"
+
+    @property
+    def emulator_home(self) -> Path:
+        return self.home / "emulator"
+
+    @property
+    def spark_home(self) -> Path:
+        """Where Spark's own files go: the JARs it resolved, its scratch space, its log."""
+        return self.home / "spark"
+
+    @property
+    def spark_conf_dir(self) -> Path:
+        return _PROJECT / "spark_conf"
+
+
+def read_settings(environment: Mapping[str, str]) -> Settings:
+    """Raises SettingsError naming the variable; touches neither disk nor network."""
+
+    def value(name: str) -> str | None:
+        return environment.get(name, "").strip() or None
+
+    def path(name: str) -> Path | None:
+        text = value(name)
+        return Path(text).expanduser().absolute() if text else None
+
+    home = path("GADS_HOME") or _PROJECT / ".gads"
+    database_url = value("GADS_DATABASE_URL")
+    if database_url and not _POSTGRESQL_URL.match(database_url):
+        raise SettingsError(
+            "GADS_DATABASE_URL does not name a PostgreSQL server; write it as postgresql://user:password@host:port/name"
+        )
+    remote = value("GADS_SPARK_REMOTE")
+    if remote and not remote.startswith("sc://"):
+        raise SettingsError(f"GADS_SPARK_REMOTE {remote!r} is not a Spark Connect address; write it as sc://host:port")
+    master = value("GADS_SPARK_MASTER")
+    if remote and master:
+        raise SettingsError("GADS_SPARK_REMOTE and GADS_SPARK_MASTER are both set; keep one")
+    config, endpoint = path("GADS_GOOGLE_ADS_CONFIG"), value("GADS_GOOGLE_ADS_ENDPOINT")
+    if config and endpoint:
+        raise SettingsError("GADS_GOOGLE_ADS_CONFIG and GADS_GOOGLE_ADS_ENDPOINT are both set; keep one")
+    return Settings(
+        home=home,
+        database_url=database_url,
+        raw_uri=value("GADS_RAW_URI") or str(home / "raw"),
+        warehouse_uri=value("GADS_WAREHOUSE_URI") or str(home / "warehouse"),
+        catalog_path=path("GADS_CATALOG"),
+        spark_remote=remote,
+        spark_master=master,
+        spark_jars=path("GADS_SPARK_JARS"),
+        google_ads_config=config,
+        google_ads_endpoint=endpoint,
+        google_ads_login=value("GADS_GOOGLE_ADS_LOGIN"),
+        emulator_faults=value("GADS_EMULATOR_FAULTS"),
+    )
