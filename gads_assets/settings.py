@@ -1,19 +1,19 @@
 """What the environment may change, read in one place and passed down as values.
 
-| variable                      | default                  | what it moves                                              |
-|-------------------------------|--------------------------|------------------------------------------------------------|
-| GADS_HOME                     | .gads beside the project | everything a run writes, unless moved by a line below      |
-| GADS_DATABASE_URL             | embedded PostgreSQL      | the database: postgresql://user:password@host:port/name    |
-| GADS_RAW_URI                  | <home>/raw               | sealed extractions                                         |
-| GADS_WAREHOUSE_URI            | <home>/warehouse         | Delta tables                                               |
-| GADS_CATALOG                  | the catalog inside       | another google_apis.yaml                                   |
-| GADS_SPARK_REMOTE             | none                     | a Spark Connect server: sc://host:port                     |
-| GADS_SPARK_MASTER             | spark-defaults.conf      | another Spark master                                       |
-| GADS_SPARK_JARS               | Ivy, once                | a directory of JARs, for machines without Maven Central    |
-| GADS_GOOGLE_ADS_CONFIG        | none                     | a google-ads.yaml: talk to Google instead of the emulator  |
-| GADS_GOOGLE_ADS_ENDPOINT      | an emulator per process  | an emulator that runs already: localhost:port              |
-| GADS_GOOGLE_ADS_LOGIN         | the emulator's manager   | the manager account under which customers are found        |
-| GADS_EMULATOR_FAULTS          | none                     | failures for the emulator, as `gads emulator --help` lists |
+| variable                      | default                  | what it moves                                             |
+|-------------------------------|--------------------------|-----------------------------------------------------------|
+| GADS_HOME                     | .gads beside the project | everything a run writes, unless moved by a line below     |
+| GADS_DATABASE_URL             | embedded PostgreSQL      | the database: postgresql://user:password@host:port/name   |
+| GADS_RAW_URI                  | <home>/raw               | sealed extractions                                        |
+| GADS_WAREHOUSE_URI            | <home>/warehouse         | Delta tables                                              |
+| GADS_CATALOG                  | the catalog inside       | another google_apis.yaml                                  |
+| GADS_SPARK_REMOTE             | none                     | a Spark Connect server: sc://host:port                    |
+| GADS_SPARK_MASTER             | spark-defaults.conf      | another Spark master                                      |
+| GADS_SPARK_JARS               | Ivy, once                | a directory of JARs, for machines without Maven Central   |
+| GADS_GOOGLE_ADS_CONFIG        | none                     | a google-ads.yaml: talk to Google instead of the emulator |
+| GADS_GOOGLE_ADS_ENDPOINT      | an emulator per process  | an emulator that runs already: localhost:port             |
+| GADS_GOOGLE_ADS_LOGIN         | the emulator's manager   | the manager account under which customers are found       |
+| GADS_EMULATOR_FAULTS          | none                     | failures for the emulator, as `gads emulator --help` lists|
 """
 
 import re

@@ -5,7 +5,14 @@ from dataclasses import asdict, dataclass, fields
 from datetime import date, datetime
 from typing import Any
 
-from gads_assets.domain.keys import CustomerId, PartitionKey, RunId, parse_customer_id, parse_logical_date, parse_run_id
+from gads_assets.domain.keys import (
+    CustomerId,
+    PartitionKey,
+    RunId,
+    parse_customer_id,
+    parse_logical_date,
+    parse_run_id,
+)
 
 MANIFEST_VERSION = 1
 
@@ -19,7 +26,10 @@ class PayloadFile:
 
 @dataclass(frozen=True, kw_only=True)
 class RunManifest:
-    """One sealed extraction of one customer-day. `run_seq` orders extractions: a higher one is newer, whatever clocks say."""
+    """One sealed extraction of one customer-day.
+
+    `run_seq` orders extractions: the higher one is newer, whatever the clocks say.
+    """
 
     source: str
     customer_id: CustomerId
