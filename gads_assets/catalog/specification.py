@@ -19,7 +19,10 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True)
 class QuerySchema:
-    """A schema version, whole: runs are judged and read by the version they were extracted under, for ever."""
+    """A schema version, whole: runs are judged and read by the version they were extracted under, for ever.
+
+    `natural_key` names columns (`campaign_id`, not `campaign.id`): together they are unique and not null in a partition.
+    """
 
     query_name: str
     version: str
