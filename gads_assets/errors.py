@@ -4,7 +4,9 @@
     ├── SettingsError                 a GADS_* variable, or a file it names, cannot be used
     ├── SetupError                    this machine lacks something: Java, JARs, a free port, a writable home
     ├── CatalogError                  google_apis.yaml or a stored schema version is wrong
-    │   └── GaqlError                 a query's text is not GAQL, with the place
+    │   ├── GaqlError                 a query's text is not GAQL, with the place
+    │   ├── UnknownFieldError         a field or resource that the API version does not have
+    │   └── CatalogFileError          the place in the catalog's files that is wrong
     ├── PartitionKeyError             a customer, day or query name that cannot name a partition
     │   └── DayNotOpenError           the account's day has not ended and settled yet
     ├── ExtractionError               the Google Ads API did not give us the day
@@ -56,6 +58,28 @@ class GaqlError(CatalogError):
     def __init__(self, message: str, *, offset: int) -> None:
         super().__init__(message)
         self.offset = offset
+
+
+class UnknownFieldError(CatalogError):
+    """`field` is the name as the query has it."""
+
+    def __init__(self, message: str, *, field: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class CatalogFileError(CatalogError):
+    """`key` is the dotted way to the value; `excerpt`, where there is one, is its line with a caret under the word."""
+
+    def __init__(
+        self, message: str, *, file: str, line: int | None = None, key: str = "", excerpt: str | None = None
+    ) -> None:
+        place = file if line is None else f"{file}:{line}"
+        super().__init__(f"{place}: {key}: {message}" if key else f"{place}: {message}")
+        self.file = file
+        self.line = line
+        self.key = key
+        self.excerpt = excerpt
 
 
 class PartitionKeyError(GadsError):

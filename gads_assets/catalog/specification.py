@@ -21,7 +21,7 @@ class Column:
 class QuerySchema:
     """A schema version, whole: runs are judged and read by the version they were extracted under, for ever.
 
-    `natural_key` names columns (`campaign_id`, not `campaign.id`): together they are unique and not null in a partition.
+    `natural_key` names columns (`campaign_id`, not `campaign.id`): together unique, none null, within a partition.
     """
 
     query_name: str
@@ -32,6 +32,11 @@ class QuerySchema:
     @property
     def ddl(self) -> str:
         return ", ".join(f"`{column.name}` {column.type}" for column in self.columns)
+
+    @property
+    def report_columns(self) -> tuple[Column, ...]:
+        """What is published beside the partition's key, whose `customer_id` stands in for the row's own."""
+        return tuple(column for column in self.columns if column.field != "customer.id")
 
     @property
     def column_names(self) -> tuple[str, ...]:

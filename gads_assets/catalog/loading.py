@@ -1,0 +1,179 @@
+"""google_apis.yaml and the schema versions beside it, as a Catalog.
+
+Definitions load through here, so nothing slow is imported: column types come from the stored versions, not from
+google-ads. `checking` compares those with the API.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Final
+
+from gads_assets.catalog.fields import column_name, require_distinct_columns
+from gads_assets.catalog.gaql import GaqlQuery
+from gads_assets.catalog.gaql_query import DATE_FIELD, print_condition
+from gads_assets.catalog.schema_store import QUERY_NAME, SCHEMA_VERSION, read_stored_schemas, schemas_beside
+from gads_assets.catalog.specification import Catalog, QuerySchema, QuerySpecification
+from gads_assets.catalog.yaml_document import Entry, read_yaml
+from gads_assets.errors import CatalogError
+
+PACKAGED_CATALOG: Final = Path(__file__).resolve().parent.parent / "config" / "google_apis.yaml"
+
+_CUSTOMER_FIELD: Final = "customer.id"
+_EARLIEST_START: Final = date(2000, 1, 1)
+_LONGEST_SETTLING_HOURS: Final = 168
+_API_VERSION: Final = re.compile(r"v[1-9][0-9]{0,2}\Z")
+_IDENTIFIER_RULE: Final = "a name; use lower-case letters, digits and _, a letter first, at most 63"
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryDraft:
+    """A query as the YAML file has it; its entries are the places to complain about, later."""
+
+    name: str
+    description: str
+    gaql: GaqlQuery
+    schema_version: str
+    natural_key: tuple[str, ...]
+    start_date: date
+    settling_delay: timedelta
+    gaql_entry: Entry
+    version_entry: Entry
+
+
+@dataclass(frozen=True, kw_only=True)
+class CatalogDraft:
+    path: Path
+    source: str
+    api_version: str
+    queries: tuple[QueryDraft, ...]
+
+
+def load_catalog(path: Path | None = None) -> Catalog:
+    """The catalog at `path`, else the packaged one; raises CatalogFileError for the first thing that is wrong."""
+    return resolve_draft(read_draft(path))
+
+
+def resolve_draft(draft: CatalogDraft) -> Catalog:
+    """Each query with its stored schema version, from which it may not differ."""
+    stored = read_stored_schemas(schemas_beside(draft.path))
+    return Catalog(
+        source=draft.source,
+        api_version=draft.api_version,
+        queries={query.name: _specification(query, stored) for query in draft.queries},
+        schemas=stored,
+    )
+
+
+def read_draft(path: Path | None = None) -> CatalogDraft:
+    """The YAML file alone, fully checked but for what the stored schema versions say."""
+    path = path or PACKAGED_CATALOG
+    entries = read_yaml(path).mapping(known=("source", "api_version", "queries"))
+    queries = entries["queries"].mapping()
+    if not queries:
+        raise entries["queries"].problem("has no query; add one, as the packaged catalog shows")
+    return CatalogDraft(
+        path=path,
+        source=entries["source"].matching(QUERY_NAME, _IDENTIFIER_RULE),
+        api_version=entries["api_version"].matching(_API_VERSION, "an API version; write it as v26"),
+        queries=tuple(_query_draft(name, entry) for name, entry in queries.items()),
+    )
+
+
+def _query_draft(name: str, entry: Entry) -> QueryDraft:
+    if not QUERY_NAME.match(name):
+        raise entry.problem(f"{name[:80]!r} is not {_IDENTIFIER_RULE}")
+    entries = entry.mapping(
+        known=("description", "gaql", "schema_version", "natural_key", "start_date", "settling_delay_hours")
+    )
+    gaql = _dated_query(entries["gaql"])
+    start_date = entries["start_date"].day()
+    if start_date < _EARLIEST_START:
+        raise entries["start_date"].problem(f"{start_date} is before {_EARLIEST_START}; there is no data then")
+    return QueryDraft(
+        name=name,
+        description=" ".join(entries["description"].text().split()),
+        gaql=gaql,
+        schema_version=entries["schema_version"].matching(
+            SCHEMA_VERSION, 'a version; write a whole number in quotes: "1"'
+        ),
+        natural_key=_natural_key(entries["natural_key"], gaql),
+        start_date=start_date,
+        settling_delay=timedelta(
+            hours=entries["settling_delay_hours"].whole_number(lowest=0, highest=_LONGEST_SETTLING_HOURS)
+        ),
+        gaql_entry=entries["gaql"],
+        version_entry=entries["schema_version"],
+    )
+
+
+def _dated_query(entry: Entry) -> GaqlQuery:
+    """The query can be cut into customer-days: it says whose and which day each row is, and leaves the days to us."""
+    query = entry.gaql()
+    for field in (_CUSTOMER_FIELD, DATE_FIELD):
+        if field not in query.select:
+            raise entry.problem(f"does not select {field}, by which rows are split into partitions; add it to SELECT")
+    try:
+        require_distinct_columns(query.select)
+    except CatalogError as error:
+        raise entry.problem(str(error)) from None
+    if query.date_conditions:
+        condition = print_condition(query.date_conditions[0])
+        raise entry.problem(f"has the condition {condition}, but partitions choose the days; remove the condition")
+    if query.limit is not None:
+        raise entry.problem(f"has LIMIT {query.limit}, which would cut days short; remove it")
+    return query
+
+
+def _natural_key(entry: Entry, query: GaqlQuery) -> tuple[str, ...]:
+    fields: list[str] = []
+    for item in entry.items():
+        field = item.text()
+        if field not in query.select:
+            raise item.problem(f"{field!r} is not selected by the query; add it to SELECT or leave it out of the key")
+        if field in fields:
+            raise item.problem(f"{field!r} is in the key twice; keep one")
+        fields.append(field)
+    return tuple(map(column_name, fields))
+
+
+def _specification(draft: QueryDraft, stored: Mapping[tuple[str, str], QuerySchema]) -> QuerySpecification:
+    place = draft.version_entry
+    schema = stored.get((draft.name, draft.schema_version))
+    if schema is None:
+        raise place.problem(
+            f"version {draft.schema_version!r} is not stored; store it with `gads catalog check {place.file} --store`"
+        )
+    if difference := schema_difference(draft, schema):
+        free = 1 + max(int(version) for name, version in stored if name == draft.name)
+        raise place.problem(
+            f"the query differs from stored version {schema.version} ({difference}); raise schema_version to "
+            f'"{free}", then store it with `gads catalog check {place.file} --store`'
+        )
+    return QuerySpecification(
+        name=draft.name,
+        description=draft.description,
+        gaql=draft.gaql,
+        schema=schema,
+        start_date=draft.start_date,
+        settling_delay=draft.settling_delay,
+    )
+
+
+def schema_difference(draft: QueryDraft, schema: QuerySchema) -> str:
+    """What the query has that its stored version has not, and the other way round; empty when they agree.
+
+    Order is no difference: the stored version keeps its own, and rows are read by name.
+    """
+    parts = [
+        _set_difference("columns", {column_name(field) for field in draft.gaql.select}, set(schema.column_names)),
+        _set_difference("natural key", set(draft.natural_key), set(schema.natural_key)),
+    ]
+    return "; ".join(filter(None, parts))
+
+
+def _set_difference(what: str, ours: set[str], stored: set[str]) -> str:
+    changes = [f"+{name}" for name in sorted(ours - stored)] + [f"-{name}" for name in sorted(stored - ours)]
+    return f"{what} {' '.join(changes)}" if changes else ""
