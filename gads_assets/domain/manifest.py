@@ -101,8 +101,8 @@ def _encode(value: object) -> str:
 def _decode(document: dict[str, Any]) -> RunManifest:
     for name in ("run_seq", "record_count"):
         _require_count(name, document[name])
-    moments = {name: _moment(name, document[name]) for name in ("extraction_started_at", "extraction_finished_at")}
-    days = {name: parse_logical_date(document[name]) for name in ("logical_date", "window_start", "window_end")}
+    moments: dict[str, Any] = {name: _moment(name, document[name]) for name in ("extraction_started_at", "extraction_finished_at")}
+    days: dict[str, Any] = {name: parse_logical_date(document[name]) for name in ("logical_date", "window_start", "window_end")}
     files = tuple(PayloadFile(**item) for item in document["files"])
     for file in files:
         _require_count("files.bytes", file.bytes)

@@ -1,0 +1,120 @@
+"""What a validator finds out about a sealed run, and what follows from it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+
+from gads_assets.domain.content import ContentDigest
+from gads_assets.domain.keys import PartitionKey
+from gads_assets.domain.manifest import RunManifest
+
+
+class Rule(Enum):
+    """A reason to reject a run; the value is its name in Dagster and in the attempt record."""
+
+    SEAL = "seal"
+    """Every byte is as it was when the run was sealed, and no file came or went."""
+    DAY_OVER = "day_over"
+    """The account's day had ended when the extraction started."""
+    SCHEMA = "schema"
+    """Every row is a JSON object that fits the columns of the run's schema version."""
+    RECORD_COUNT = "record_count"
+    """There are as many rows as the seal says."""
+    CUSTOMER = "customer"
+    """Every row belongs to this account."""
+    DAY = "day"
+    """Every row belongs to this day."""
+    NATURAL_KEY = "natural_key"
+    """The natural key is present in every row and names it alone."""
+    BOUNDS = "bounds"
+    """No metric is negative or not a number."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunMeasurement:
+    """What one pass over a run's rows counted."""
+
+    content: ContentDigest
+    malformed_rows: int
+    foreign_customer_rows: int
+    foreign_day_rows: int
+    keyless_rows: int
+    repeated_key_rows: int
+    out_of_bounds_rows: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    rule: Rule
+    passed: bool
+    detail: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """`content` is None when the rows could not be read at all."""
+
+    key: PartitionKey
+    findings: tuple[Finding, ...]
+    content: ContentDigest | None
+
+    @property
+    def accepted(self) -> bool:
+        return all(finding.passed for finding in self.findings)
+
+    @property
+    def error_message(self) -> str | None:
+        failed = [f"{finding.rule.value}: {finding.detail}" for finding in self.findings if not finding.passed]
+        return "; ".join(failed) or None
+
+
+def reject_unreadable(key: PartitionKey, reason: str) -> Verdict:
+    """The seal is broken: nothing else about the run can be believed, so nothing else is asked."""
+    return Verdict(key=key, findings=(Finding(rule=Rule.SEAL, passed=False, detail=reason),), content=None)
+
+
+def judge(manifest: RunManifest, measured: RunMeasurement, *, day_ended_at: datetime) -> Verdict:
+    """The verdict on a run whose seal was verified byte by byte."""
+    rows = measured.content.rows
+    return Verdict(
+        key=manifest.key,
+        content=measured.content,
+        findings=(
+            Finding(rule=Rule.SEAL, passed=True, detail=f"{len(manifest.files)} file as sealed"),
+            _finding(
+                Rule.DAY_OVER,
+                manifest.extraction_started_at >= day_ended_at,
+                good=f"the day ended {day_ended_at.isoformat()}",
+                bad=f"extracted {manifest.extraction_started_at.isoformat()}, before the account's day ended "
+                f"{day_ended_at.isoformat()}",
+            ),
+            _no_rows(Rule.SCHEMA, measured.malformed_rows, f"do not fit schema version {manifest.schema_version}"),
+            _finding(
+                Rule.RECORD_COUNT,
+                rows == manifest.record_count,
+                good=f"{rows} rows",
+                bad=f"{rows} rows were found, the seal says {manifest.record_count}",
+            ),
+            _no_rows(Rule.CUSTOMER, measured.foreign_customer_rows, f"are not of customer {manifest.customer_id}"),
+            _no_rows(Rule.DAY, measured.foreign_day_rows, f"are not of {manifest.logical_date.isoformat()}"),
+            _no_rows(
+                Rule.NATURAL_KEY,
+                measured.keyless_rows + measured.repeated_key_rows,
+                f"lack their natural key ({measured.keyless_rows}) or repeat another's ({measured.repeated_key_rows})",
+            ),
+            _no_rows(Rule.BOUNDS, measured.out_of_bounds_rows, "have a metric that is negative or not a number"),
+        ),
+    )
+
+
+def rejected(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    return [verdict for verdict in verdicts if not verdict.accepted]
+
+
+def _no_rows(rule: Rule, count: int, what: str) -> Finding:
+    return _finding(rule, count == 0, good="no row breaks it", bad=f"{count} rows {what}")
+
+
+def _finding(rule: Rule, passed: bool, *, good: str, bad: str) -> Finding:
+    return Finding(rule=rule, passed=passed, detail=good if passed else bad)

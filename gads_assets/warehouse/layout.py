@@ -1,0 +1,18 @@
+"""Where tables live. No other module builds a path into the warehouse."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class WarehouseLayout:
+    root: str
+    source: str
+
+    def pointers(self, query_name: str) -> str:
+        return f"{self._query(query_name)}/pointers"
+
+    def stage(self, query_name: str, schema_version: str) -> str:
+        return f"{self._query(query_name)}/stage_v{schema_version}"
+
+    def _query(self, query_name: str) -> str:
+        return f"{self.root.rstrip('/')}/{self.source}/{query_name}"

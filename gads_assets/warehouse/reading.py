@@ -1,0 +1,81 @@
+"""Reading published rows with Spark, always through one snapshot of the pointers."""
+
+from collections.abc import Sequence
+
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+
+from gads_assets.catalog.specification import Catalog, Column, QuerySchema
+from gads_assets.domain.keys import PartitionKey
+from gads_assets.warehouse.columns import reader_columns, schema_versions
+from gads_assets.warehouse.layout import WarehouseLayout
+from gads_assets.warehouse.pointers import pointer_table
+
+_HIGHEST = "max_by(struct(status, schema_version, stage_id), struct(state_version, stage_id)) AS pointer"
+
+
+def published_rows(spark: SparkSession, layout: WarehouseLayout, catalog: Catalog, query_name: str) -> DataFrame:
+    """Every published row of a query; each partition's rows come from exactly one run."""
+    return spark.sql(published_sql(layout, catalog, query_name))
+
+
+def published_partitions(
+    spark: SparkSession, layout: WarehouseLayout, catalog: Catalog, query_name: str, keys: Sequence[PartitionKey]
+) -> DataFrame:
+    """The published rows of these partitions only."""
+    wanted = spark.createDataFrame(
+        [(key.customer_id, key.logical_date) for key in keys], "customer_id STRING, logical_date DATE"
+    )
+    rows = published_rows(spark, layout, catalog, query_name)
+    return rows.join(wanted, ["customer_id", "logical_date"], "left_semi")
+
+
+def register_views(spark: SparkSession, layout: WarehouseLayout, catalog: Catalog) -> None:
+    """`<source>.<query>` for each query of the catalog, all reading the pointers as they are now."""
+    spark.sql(f"CREATE DATABASE IF NOT EXISTS `{catalog.source}`")
+    for name in catalog.queries:
+        spark.sql(f"CREATE OR REPLACE VIEW `{catalog.source}`.`{name}` AS {published_sql(layout, catalog, name)}")
+
+
+def published_sql(layout: WarehouseLayout, catalog: Catalog, query_name: str) -> str:
+    """The statement behind every Spark reader. Names and versions in it are the catalog's, which allows no quotes.
+
+    The pointers are pinned to a version first and the stage tables are looked up afterwards: the other way round, a
+    publish in between would show a pointer whose rows the older snapshot of the stage table lacks.
+    """
+    schemas = schema_versions(catalog, query_name)
+    columns = reader_columns(schemas)
+    table = pointer_table(layout, query_name)
+    stages = [schema for schema in schemas if DeltaTable.is_deltatable(layout.stage(query_name, schema.version))]
+    if table is None or not stages:
+        return f"SELECT {', '.join(_null(column) for column in columns)} WHERE false"
+    selects = [_select(layout.stage(query_name, schema.version), schema, columns) for schema in stages]
+    pointers = f"{_table(layout.pointers(query_name))} VERSION AS OF {table.version()}"
+    current = f"SELECT customer_id, logical_date, {_HIGHEST} FROM {pointers} GROUP BY customer_id, logical_date"
+    return f"WITH current AS ({current}) {' UNION ALL '.join(selects)}"
+
+
+def _select(uri: str, schema: QuerySchema, columns: Sequence[Column]) -> str:
+    own = {column.name for column in schema.report_columns} | {"customer_id", "logical_date", "run_id"}
+    expressions = ", ".join(
+        f"stage.`{column.name}`"
+        if column.name in own
+        else f"'{schema.version}' AS schema_version"
+        if column.name == "schema_version"
+        else _null(column)
+        for column in columns
+    )
+    return (
+        f"SELECT {expressions} FROM {_table(uri)} AS stage JOIN current "
+        "ON stage.customer_id = current.customer_id AND stage.logical_date = current.logical_date "
+        "AND stage.stage_id = current.pointer.stage_id "
+        f"WHERE current.pointer.status = 'active' AND current.pointer.schema_version = '{schema.version}'"
+    )
+
+
+def _null(column: Column) -> str:
+    return f"CAST(NULL AS {column.type}) AS `{column.name}`"
+
+
+def _table(uri: str) -> str:
+    return f"delta.`{uri.replace('`', '``')}`"

@@ -1,0 +1,70 @@
+"""The Spark session: a tuned one of this process, or a Spark Connect server's."""
+
+import logging
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark import SparkConf, SparkContext
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from gads_assets.errors import SetupError
+from gads_assets.warehouse.java import Java
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalSpark:
+    """A session in a JVM of this process's own; `conf_dir` holds spark-defaults.conf."""
+
+    java: Java
+    jars: Sequence[Path]
+    conf_dir: Path
+    scratch: Path
+    log: Path
+    master: str | None = None
+
+
+def open_local_session(local: LocalSpark) -> SparkSession:
+    """Starts (or returns) this process's session. What the JVM prints goes to `local.log`, not to the terminal."""
+    conf = (
+        SparkConf(loadDefaults=False)
+        .set("spark.jars", ",".join(map(str, local.jars)))
+        .set("spark.local.dir", str(local.scratch))
+        .set("spark.sql.warehouse.dir", str(local.scratch / "warehouse"))
+    )
+    if local.master:
+        conf = conf.set("spark.master", local.master)
+    if SparkContext._gateway is None:
+        _start_jvm(local, conf)
+    # py4j logs every refused connection attempt while the JVM goes down.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    return SparkSession.builder.config(conf=conf).getOrCreate()
+
+
+def connect_session(remote: str) -> SparkSession:
+    """A session on a Spark Connect server, which must have Delta; it reads the same storage as this process."""
+    try:
+        session = SparkSession.builder.remote(remote).getOrCreate()
+        session.conf.set("spark.sql.session.timeZone", "UTC")
+        session.sql("SELECT 1").collect()
+    except PySparkException as error:
+        raise SetupError(
+            f"no Spark Connect server answers at {remote}; start it, or unset GADS_SPARK_REMOTE"
+        ) from error
+    return session
+
+
+def _start_jvm(local: LocalSpark, conf: SparkConf) -> None:
+    local.scratch.mkdir(parents=True, exist_ok=True)
+    local.log.parent.mkdir(parents=True, exist_ok=True)
+    os.environ["JAVA_HOME"] = str(local.java.home)
+    os.environ.setdefault("SPARK_CONF_DIR", str(local.conf_dir))
+    with local.log.open("ab") as log:
+        try:
+            gateway = launch_gateway(conf, popen_kwargs={"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
+        except PySparkException as error:
+            raise SetupError(f"Spark did not start; the reason is in {local.log}") from error
+    SparkContext._ensure_initialized(gateway=gateway)

@@ -1,0 +1,239 @@
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from ulid import ULID
+
+from gads_assets.catalog.specification import Catalog, Column
+from gads_assets.domain.keys import PartitionKey, StageId
+from gads_assets.domain.manifest import RunManifest
+from gads_assets.domain.pointer import Authority
+from gads_assets.errors import StagedRowsError
+from gads_assets.raw.sink import RawSink
+from gads_assets.validate.judging import judge_runs
+from gads_assets.warehouse.arrow import read_published
+from gads_assets.warehouse.layout import WarehouseLayout
+from gads_assets.warehouse.pointers import append_pointers, pointer_table
+from gads_assets.warehouse.publishing import Publisher
+from gads_assets.warehouse.reading import published_rows
+from gads_assets_tests.sealed_runs import COLUMNS, QUERY, catalog, key, row, schema, seal
+
+
+@dataclass
+class Warehouse:
+    """A raw sink and a warehouse of a test's own, with what a loader would know from PartitionState."""
+
+    spark: SparkSession
+    root: Path
+    catalog: Catalog = field(default_factory=catalog)
+    versions: Callable[[], int] = field(default_factory=lambda: count(1).__next__)
+
+    @property
+    def sink(self) -> RawSink:
+        return RawSink(str(self.root / "raw"))
+
+    @property
+    def layout(self) -> WarehouseLayout:
+        return WarehouseLayout(root=str(self.root / "warehouse"), source="google_ads")
+
+    @property
+    def publisher(self) -> Publisher:
+        return Publisher(
+            session=lambda: self.spark,
+            layout=self.layout,
+            sink=self.sink,
+            catalog=self.catalog,
+            new_stage_id=lambda: StageId(str(ULID())),
+            now=lambda: datetime.now(UTC),
+        )
+
+    def accept(self, *runs: RunManifest) -> list[Authority]:
+        verdicts = judge_runs(lambda: self.spark, self.sink, self.catalog, {run.key: run.run_id for run in runs})
+        authorities = []
+        for run in runs:
+            verdict = verdicts[run.key][1]
+            assert verdict.accepted, verdict.error_message
+            authorities.append(
+                Authority(
+                    key=run.key,
+                    run_id=run.run_id,
+                    schema_version=run.schema_version,
+                    record_count=run.record_count,
+                    content_digest=str(verdict.content),
+                    state_version=self.versions(),
+                )
+            )
+        return authorities
+
+    def with_spark(self) -> list[dict[str, object]]:
+        rows = published_rows(self.spark, self.layout, self.catalog, QUERY)
+        return _sorted([line.asDict() for line in rows.collect()])
+
+    def without_jvm(self) -> list[dict[str, object]]:
+        return _sorted(read_published(self.layout, self.catalog, QUERY).to_pylist())
+
+    def content(self) -> dict[tuple[str, str], list[tuple[object, object]]]:
+        """What both readers agree on: (customer, day) → campaign and clicks."""
+        rows = self.with_spark()
+        assert rows == self.without_jvm()
+        found: dict[tuple[str, str], list[tuple[object, object]]] = {}
+        for line in rows:
+            place = (str(line["customer_id"]), str(line["logical_date"]))
+            found.setdefault(place, []).append((line["campaign_id"], line["metrics_clicks"]))
+        return found
+
+    def pointer_rows(self) -> pa.Table:
+        table = pointer_table(self.layout, QUERY)
+        assert table is not None
+        return table.to_pyarrow_table()
+
+
+def _sorted(rows: list[dict[str, object]]) -> list[dict[str, object]]:
+    return sorted(rows, key=lambda line: (line["customer_id"], line["logical_date"], line["campaign_id"]))
+
+
+def _rows(partition: PartitionKey, *campaigns: int, clicks: int = 1) -> list[dict[str, object]]:
+    return [row(partition, campaign, metrics_clicks=clicks) for campaign in campaigns]
+
+
+@pytest.fixture
+def warehouse(spark: SparkSession, tmp_path: Path) -> Warehouse:
+    return Warehouse(spark=spark, root=tmp_path)
+
+
+def test_nothing_is_read_before_the_first_publish(warehouse: Warehouse) -> None:
+    assert warehouse.content() == {}
+
+
+def test_a_batch_is_published_in_one_pointer_commit_and_every_reader_sees_the_sealed_rows(warehouse: Warehouse) -> None:
+    keys = [key(customer, day) for customer in ("1111111111", "2222222222") for day in ("2024-06-01", "2024-06-02")]
+    runs = [seal(warehouse.sink, partition, _rows(partition, 1, 2)) for partition in keys]
+
+    published = warehouse.publisher.publish(QUERY, warehouse.accept(*runs))
+
+    assert published.pointer_version == 0
+    assert len(published.pointers) == 4
+    assert warehouse.content() == {
+        (partition.customer_id, str(partition.logical_date)): [(1, 1), (2, 1)] for partition in keys
+    }
+    assert {line["run_id"] for line in warehouse.with_spark()} == {run.run_id for run in runs}
+
+
+def test_an_empty_day_is_published_as_a_pointer_without_rows(warehouse: Warehouse) -> None:
+    run = seal(warehouse.sink, key(), [])
+
+    published = warehouse.publisher.publish(QUERY, warehouse.accept(run))
+
+    assert [pointer.record_count for pointer in published.pointers] == [0]
+    assert warehouse.content() == {}
+
+
+def test_a_new_run_replaces_every_row_of_its_partition_and_no_other(warehouse: Warehouse) -> None:
+    first, other = key(day="2024-06-01"), key(day="2024-06-02")
+    before = [seal(warehouse.sink, partition, _rows(partition, 1, 2, 3)) for partition in (first, other)]
+    warehouse.publisher.publish(QUERY, warehouse.accept(*before))
+    again = seal(warehouse.sink, first, _rows(first, 2, 9, clicks=7), run_seq=2)
+
+    warehouse.publisher.publish(QUERY, warehouse.accept(again))
+
+    assert warehouse.content() == {
+        ("1234567890", "2024-06-01"): [(2, 7), (9, 7)],
+        ("1234567890", "2024-06-02"): [(1, 1), (2, 1), (3, 1)],
+    }
+
+
+def test_publishing_the_same_run_again_appends_nothing(warehouse: Warehouse) -> None:
+    authorities = warehouse.accept(seal(warehouse.sink, key(), _rows(key(), 1)))
+    first = warehouse.publisher.publish(QUERY, authorities)
+
+    again = warehouse.publisher.publish(QUERY, authorities)
+
+    assert again.pointers == first.pointers
+    assert again.pointer_version == first.pointer_version
+    assert warehouse.pointer_rows().num_rows == 1
+
+
+def test_a_late_loader_cannot_overrule_a_newer_authority(warehouse: Warehouse) -> None:
+    old = warehouse.accept(seal(warehouse.sink, key(), _rows(key(), 1, clicks=1)))
+    new = warehouse.accept(seal(warehouse.sink, key(), _rows(key(), 1, clicks=2), run_seq=2))
+    warehouse.publisher.publish(QUERY, new)
+
+    late = warehouse.publisher.publish(QUERY, old)
+
+    assert [authority.run_id for authority in late.plan.overtaken] == [old[0].run_id]
+    assert warehouse.content() == {("1234567890", "2024-06-01"): [(1, 2)]}
+
+
+def test_a_loader_that_looked_before_the_newer_swap_still_loses_to_it(warehouse: Warehouse) -> None:
+    old = warehouse.accept(seal(warehouse.sink, key(), _rows(key(), 1, clicks=1)))
+    slow = warehouse.publisher.publish(QUERY, old).pointers
+    new = warehouse.accept(seal(warehouse.sink, key(), _rows(key(), 1, clicks=2), run_seq=2))
+    warehouse.publisher.publish(QUERY, new)
+
+    append_pointers(warehouse.spark, warehouse.layout, QUERY, slow)
+
+    assert warehouse.content() == {("1234567890", "2024-06-01"): [(1, 2)]}
+
+
+def test_rows_of_an_unnamed_stage_are_invisible(warehouse: Warehouse) -> None:
+    authorities = warehouse.accept(seal(warehouse.sink, key(), _rows(key(), 1)))
+    crashed = replace(warehouse.publisher, now=_crash)
+    with pytest.raises(SystemExit):
+        crashed.publish(QUERY, authorities)
+    assert warehouse.content() == {}
+
+    warehouse.publisher.publish(QUERY, authorities)
+
+    assert warehouse.content() == {("1234567890", "2024-06-01"): [(1, 1)]}
+
+
+def test_content_that_changed_since_it_was_judged_is_not_published(warehouse: Warehouse) -> None:
+    partition = key()
+    run = seal(warehouse.sink, partition, _rows(partition, 1))
+    authorities = warehouse.accept(run)
+    payload = Path(warehouse.sink.payload_uris(run)[0])
+    other = seal(warehouse.sink, partition, _rows(partition, 1, clicks=99))
+    payload.write_bytes(Path(warehouse.sink.payload_uris(other)[0]).read_bytes())
+
+    with pytest.raises(StagedRowsError, match="nothing was published"):
+        warehouse.publisher.publish(QUERY, authorities)
+
+    assert warehouse.content() == {}
+
+
+def test_a_retracted_partition_vanishes_for_every_reader_and_a_newer_run_brings_it_back(warehouse: Warehouse) -> None:
+    authorities = warehouse.accept(seal(warehouse.sink, key(), _rows(key(), 1)))
+    warehouse.publisher.publish(QUERY, authorities)
+
+    warehouse.publisher.retract(authorities[0], state_version=warehouse.versions())
+
+    assert warehouse.content() == {}
+    warehouse.publisher.publish(QUERY, authorities)
+    assert warehouse.content() == {}
+    warehouse.publisher.publish(QUERY, warehouse.accept(seal(warehouse.sink, key(), _rows(key(), 5), run_seq=2)))
+    assert warehouse.content() == {("1234567890", "2024-06-01"): [(5, 1)]}
+
+
+def test_schema_versions_are_kept_apart_and_read_together(warehouse: Warehouse) -> None:
+    old, new = key(day="2024-06-01"), key(day="2024-06-02")
+    warehouse.publisher.publish(QUERY, warehouse.accept(seal(warehouse.sink, old, _rows(old, 1))))
+    wider = schema("2", (*COLUMNS, Column(name="campaign_status", field="campaign.status", type="string")))
+    warehouse.catalog = catalog(wider, schema())
+    rows = [row(new, 1, metrics_clicks=1, campaign_status="ENABLED")]
+
+    warehouse.publisher.publish(QUERY, warehouse.accept(seal(warehouse.sink, new, rows, schema_version="2")))
+
+    assert warehouse.with_spark() == warehouse.without_jvm()
+    assert [(line["schema_version"], line["campaign_status"]) for line in warehouse.with_spark()] == [
+        ("1", None),
+        ("2", "ENABLED"),
+    ]
+
+
+def _crash() -> datetime:
+    raise SystemExit(137)

@@ -1,0 +1,98 @@
+"""Sealed runs made by hand, for tests that start after extraction."""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+
+from ulid import ULID
+
+from gads_assets.catalog.gaql import parse_gaql
+from gads_assets.catalog.specification import Catalog, Column, QuerySchema, QuerySpecification
+from gads_assets.domain.keys import CustomerId, PartitionKey, RunId
+from gads_assets.domain.manifest import RunManifest
+from gads_assets.raw.sink import RawSink, RunFacts
+
+QUERY = "campaign"
+GAQL = (
+    "SELECT customer.id, segments.date, campaign.id, campaign.name, metrics.clicks, metrics.conversions FROM campaign"
+)
+COLUMNS = (
+    Column(name="customer_id", field="customer.id", type="bigint"),
+    Column(name="segments_date", field="segments.date", type="date"),
+    Column(name="campaign_id", field="campaign.id", type="bigint"),
+    Column(name="campaign_name", field="campaign.name", type="string"),
+    Column(name="metrics_clicks", field="metrics.clicks", type="bigint"),
+    Column(name="metrics_conversions", field="metrics.conversions", type="double"),
+)
+
+
+def schema(version: str = "1", columns: Sequence[Column] = COLUMNS) -> QuerySchema:
+    return QuerySchema(query_name=QUERY, version=version, columns=tuple(columns), natural_key=("campaign_id",))
+
+
+def catalog(current: QuerySchema | None = None, *older: QuerySchema) -> Catalog:
+    current = current or schema()
+    specification = QuerySpecification(
+        name=QUERY,
+        description="campaigns by day",
+        gaql=parse_gaql(GAQL),
+        schema=current,
+        start_date=date(2024, 1, 1),
+        settling_delay=timedelta(hours=3),
+    )
+    return Catalog(
+        source="google_ads",
+        api_version="v26",
+        queries={QUERY: specification},
+        schemas={(QUERY, version.version): version for version in (current, *older)},
+    )
+
+
+def key(customer: str = "1234567890", day: str = "2024-06-01") -> PartitionKey:
+    return PartitionKey(
+        source="google_ads",
+        customer_id=CustomerId(customer),
+        query_name=QUERY,
+        logical_date=date.fromisoformat(day),
+    )
+
+
+def row(partition: PartitionKey, campaign: int, **changes: object) -> dict[str, object]:
+    return {
+        "customer_id": int(partition.customer_id),
+        "segments_date": partition.logical_date.isoformat(),
+        "campaign_id": campaign,
+        "campaign_name": f"Kampagne №{campaign}",
+        "metrics_clicks": campaign * 10,
+        "metrics_conversions": campaign / 4,
+        **changes,
+    }
+
+
+def seal(
+    sink: RawSink,
+    partition: PartitionKey,
+    rows: Sequence[Mapping[str, object]],
+    *,
+    run_seq: int = 1,
+    schema_version: str = "1",
+    extracted_at: datetime = datetime(2024, 7, 1, tzinfo=UTC),
+) -> RunManifest:
+    with sink.begin(partition, RunId(str(ULID()))) as writer:
+        writer.extend(json.dumps(row, ensure_ascii=False).encode() for row in rows)
+        return writer.seal(
+            RunFacts(
+                run_seq=run_seq,
+                schema_version=schema_version,
+                gaql=GAQL,
+                api_version="v26",
+                api_origin="emulator",
+                account_time_zone="Europe/Berlin",
+                account_currency="EUR",
+                window_start=partition.logical_date,
+                window_end=partition.logical_date,
+                extraction_started_at=extracted_at,
+                extraction_finished_at=extracted_at,
+                code_version="test",
+            )
+        )
