@@ -1,0 +1,264 @@
+"""The gRPC server: GoogleAdsService over TLS on loopback, for every API version that the client library has."""
+
+import re
+import socket
+import uuid
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import UTC, date, datetime
+from itertools import islice
+from pathlib import Path
+from threading import Event, Lock
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import grpc
+
+from gads_assets.emulator.accounts import ACCOUNTS, EmulatedAccount
+from gads_assets.emulator.answers import Values, answer
+from gads_assets.emulator.authority import localhost_identity
+from gads_assets.emulator.failures import (
+    RefusedCallError,
+    permission_denied,
+    quota_exhausted,
+    trailing_metadata,
+    unauthenticated,
+    unavailable,
+)
+from gads_assets.emulator.faults import CallFaults, Fault, FaultKind
+from gads_assets.emulator.messages import ApiMessages, fill_row, messages_of
+from gads_assets.emulator.plan import AnswerPlan, plan_answer
+from gads_assets.errors import SetupError
+
+if TYPE_CHECKING:
+    _GenericHandler = grpc.GenericRpcHandler[Any, Any]
+else:
+    # Generic in its stubs only.
+    _GenericHandler = grpc.GenericRpcHandler
+
+_METHOD = re.compile(r"/google\.ads\.googleads\.(v[0-9]+)\.services\.(\w+/\w+)")
+_STREAM_BATCH = 1_000
+_PAGE = 10_000
+_ROWS_BEFORE_BREAK = 3
+_WORKERS = 16
+
+
+class RunningEmulator:
+    """`endpoint` is what a client connects to, trusting the certificate at `ca_path`."""
+
+    def __init__(self, *, endpoint: str, ca_path: Path, service: "_Service") -> None:
+        self.endpoint = endpoint
+        self.ca_path = ca_path
+        self._service = service
+
+    @property
+    def operations(self) -> int:
+        """How many operations the API would have charged: one a query, refused ones too, whatever came back."""
+        return self._service.operations
+
+
+@contextmanager
+def serve_emulator(
+    *,
+    home: Path,
+    port: int = 0,
+    faults: Sequence[Fault] = (),
+    latency: float = 0.0,
+    accounts: Sequence[EmulatedAccount] = ACCOUNTS,
+) -> Iterator[RunningEmulator]:
+    """Serves until the block is left, answering each call after `latency` seconds. Port 0 means any free one.
+
+    Raises SetupError when the port is taken or `home` cannot hold the certificates.
+    """
+    identity = localhost_identity(home, now=datetime.now(UTC))
+    _require_free(port)
+    service = _Service(accounts=accounts, faults=CallFaults(faults), latency=latency)
+    server = grpc.server(
+        ThreadPoolExecutor(max_workers=_WORKERS, thread_name_prefix="gads-emulator"),
+        handlers=[service],
+        # By default a second server would share the port, and calls would reach one or the other.
+        options=[("grpc.so_reuseport", 0)],
+    )
+    credentials = grpc.ssl_server_credentials([(identity.private_key, identity.certificate)])
+    try:
+        bound = server.add_secure_port(f"127.0.0.1:{port}", credentials)
+    except RuntimeError:
+        raise _port_taken(port) from None
+    server.start()
+    try:
+        yield RunningEmulator(endpoint=f"localhost:{bound}", ca_path=identity.ca_path, service=service)
+    finally:
+        service.stopping.set()
+        server.stop(grace=0.5).wait()
+
+
+def _require_free(port: int) -> None:
+    """gRPC finds out by itself, but not without printing its own view of it."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except (OSError, OverflowError):
+            raise _port_taken(port) from None
+
+
+def _port_taken(port: int) -> SetupError:
+    return SetupError(f"port {port} cannot be used for the emulator; choose a free one, or --port 0 for any")
+
+
+class _Service(_GenericHandler):
+    """Finds the method by its full name, so that an API version is imported only when a client speaks it."""
+
+    def __init__(self, *, accounts: Sequence[EmulatedAccount], faults: CallFaults, latency: float) -> None:
+        self._accounts: dict[str, EmulatedAccount] = {account.customer_id: account for account in accounts}
+        self._faults = faults
+        self._latency = latency
+        self._lock = Lock()
+        self.operations = 0
+        self.stopping = Event()
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> "grpc.RpcMethodHandler[Any, Any] | None":
+        called = _METHOD.fullmatch(handler_call_details.method)
+        messages = messages_of(called[1]) if called else None
+        if called is None or messages is None:
+            return None
+        version = called[1]
+        match called[2]:
+            case "GoogleAdsService/SearchStream":
+                return grpc.unary_stream_rpc_method_handler(
+                    lambda request, context: self._search_stream(request, context, version, messages),
+                    request_deserializer=messages.stream_request.FromString,
+                    response_serializer=_serialize,
+                )
+            case "GoogleAdsService/Search":
+                return grpc.unary_unary_rpc_method_handler(
+                    lambda request, context: self._search(request, context, version, messages),
+                    request_deserializer=messages.search_request.FromString,
+                    response_serializer=_serialize,
+                )
+            case "CustomerService/ListAccessibleCustomers":
+                return grpc.unary_unary_rpc_method_handler(
+                    lambda _, context: self._list_accessible_customers(context, version, messages),
+                    request_deserializer=messages.customers_request.FromString,
+                    response_serializer=_serialize,
+                )
+        return None
+
+    def _search_stream(
+        self, request: Any, context: grpc.ServicerContext, version: str, messages: ApiMessages
+    ) -> Iterator[Any]:
+        request_id = uuid.uuid4().hex
+        try:
+            plan, rows, breaks = self._begin(request, context, version, counted=True)
+            if breaks:
+                yield _response(messages.stream_response, plan, islice(rows, _ROWS_BEFORE_BREAK), request_id)
+                raise unavailable("Stream removed")
+            # An empty answer is still one response, with nothing in it.
+            first = True
+            while (batch := list(islice(rows, _STREAM_BATCH))) or first:
+                yield _response(messages.stream_response, plan, batch, request_id)
+                first = False
+        except RefusedCallError as refusal:
+            _abort(context, refusal, version, request_id)
+
+    def _search(self, request: Any, context: grpc.ServicerContext, version: str, messages: ApiMessages) -> Any:
+        request_id = uuid.uuid4().hex
+        try:
+            start = int(request.page_token or 0)
+            # Further pages of one query cost nothing.
+            plan, rows, breaks = self._begin(request, context, version, counted=start == 0)
+            if breaks:
+                raise unavailable("Connection reset by peer")
+            page = list(islice(rows, start, start + _PAGE + 1))
+            response = _response(messages.search_response, plan, page[:_PAGE], None)
+            if len(page) > _PAGE:
+                response.next_page_token = str(start + _PAGE)
+            return response
+        except RefusedCallError as refusal:
+            _abort(context, refusal, version, request_id)
+
+    def _list_accessible_customers(self, context: grpc.ServicerContext, version: str, messages: ApiMessages) -> Any:
+        try:
+            _require_credentials(context)
+        except RefusedCallError as refusal:
+            _abort(context, refusal, version, uuid.uuid4().hex)
+        managers = [account.customer_id for account in self._accounts.values() if account.manager]
+        return messages.customers_response(resource_names=[f"customers/{manager}" for manager in managers])
+
+    def _begin(
+        self, request: Any, context: grpc.ServicerContext, version: str, *, counted: bool
+    ) -> tuple[AnswerPlan, Iterator[Values], bool]:
+        """The plan, its rows, and whether the answer breaks off."""
+        with self._lock:
+            self.operations += counted
+        self.stopping.wait(self._latency)
+        _require_credentials(context)
+        account = self._account(request.customer_id, context)
+        plan = plan_answer(request.query, account, version)
+        struck = self._faults.strike(account.customer_id, plan.resource, plan.days or range(0))
+        match struck:
+            case (FaultKind.TRANSIENT, _):
+                raise unavailable("The service is currently unavailable.")
+            case (FaultKind.QUOTA, float(delay)):
+                raise quota_exhausted(delay)
+            case (FaultKind.BAD_AUTH, _):
+                raise unauthenticated("OAUTH_TOKEN_INVALID", "OAuth token in the header is not valid.")
+
+        def corruption(day: date | None) -> tuple[int, int]:
+            twice, wrong = (
+                self._faults.rows_of(kind, account.customer_id, plan.resource, day)
+                for kind in (FaultKind.DUPLICATED_ROWS, FaultKind.WRONG_CUSTOMER_ROWS)
+            )
+            return twice, wrong
+
+        rows = answer(plan, account, tuple(self._accounts.values()), corruption=corruption)
+        return plan, rows, struck is not None
+
+    def _account(self, customer_id: str, context: grpc.ServicerContext) -> EmulatedAccount:
+        account = self._accounts.get(customer_id)
+        login = self._accounts.get(_metadata(context).get("login-customer-id", ""))
+        if account is None or login is None or not login.manager:
+            raise permission_denied(
+                "USER_PERMISSION_DENIED",
+                "User doesn't have permission to access customer. Note: If you're accessing a client customer, "
+                "the manager's customer id must be set in the 'login-customer-id' header.",
+            )
+        if account.status != "ENABLED":
+            raise permission_denied(
+                "CUSTOMER_NOT_ENABLED",
+                "The customer account can't be accessed because it is not yet enabled or has been deactivated.",
+            )
+        return account
+
+
+def _metadata(context: grpc.ServicerContext) -> dict[str, str]:
+    return {key: value for key, value in context.invocation_metadata() if isinstance(value, str)}
+
+
+def _require_credentials(context: grpc.ServicerContext) -> None:
+    metadata = _metadata(context)
+    if not metadata.get("authorization", "").startswith("Bearer "):
+        raise unauthenticated("OAUTH_TOKEN_HEADER_INVALID", "The OAuth token header is missing or malformed.")
+    if not metadata.get("developer-token"):
+        raise unauthenticated("DEVELOPER_TOKEN_INVALID", "The developer token is missing.")
+
+
+def _response(kind: Any, plan: AnswerPlan, rows: Iterator[Values] | list[Values], request_id: str | None) -> Any:
+    response = kind()
+    response.field_mask.paths.extend(plan.field_mask)
+    if request_id is not None:
+        response.request_id = request_id
+    for values in rows:
+        fill_row(response.results.add(), plan.fields, values)
+    return response
+
+
+def _serialize(message: Any) -> bytes:
+    content: bytes = message.SerializeToString()
+    return content
+
+
+def _abort(context: grpc.ServicerContext, refusal: RefusedCallError, version: str, request_id: str) -> NoReturn:
+    context.set_trailing_metadata(trailing_metadata(refusal, api_version=version, request_id=request_id))
+    context.abort(refusal.status, str(refusal))
+    raise AssertionError("abort always raises")

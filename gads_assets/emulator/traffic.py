@@ -1,0 +1,94 @@
+"""How much each entity was seen, clicked and bought from on a day; what children have adds up to their parent's."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from operator import attrgetter
+
+from gads_assets.emulator.accounts import EmulatedAccount
+from gads_assets.emulator.entities import Entity, stable_number
+
+
+@dataclass(frozen=True, kw_only=True)
+class Traffic:
+    """Whole numbers only, so that splitting and adding are exact. Conversions and values are in hundredths."""
+
+    clicks: int = 0
+    unclicked: int = 0
+    cost_micros: int = 0
+    conversions: int = 0
+    conversions_value: int = 0
+    view_through: int = 0
+
+    @property
+    def impressions(self) -> int:
+        return self.clicks + self.unclicked
+
+
+_COUNTS = attrgetter("clicks", "unclicked", "cost_micros", "conversions", "conversions_value", "view_through")
+
+
+def campaign_traffic(account: EmulatedAccount, campaign: Entity, day: str) -> Traffic:
+    size = 1 + stable_number("size", campaign.id) % 20
+    chance = stable_number("traffic", campaign.id, day)
+    impressions = size * (20 + chance % 180)
+    clicks = impressions * (10 + chance // 1_000 % 80) // 1_000
+    cost_per_click = account.money * (250_000 + chance // 1_000_000 % 2_250_000)
+    conversions = clicks * (chance // 10_000_000 % 12)
+    return Traffic(
+        clicks=clicks,
+        unclicked=impressions - clicks,
+        cost_micros=clicks * cost_per_click,
+        conversions=conversions,
+        conversions_value=conversions * account.money * (5 + chance // 1_000_000_000 % 60),
+        view_through=chance % 5,
+    )
+
+
+def split(traffic: Traffic, weights: Sequence[int]) -> list[Traffic]:
+    """One share per weight, adding up exactly. Clicks and other impressions are dealt out separately, so that no
+    share has more clicks than impressions; money follows clicks, and value follows conversions."""
+    clicks = _shares(traffic.clicks, weights)
+    conversions = _shares(traffic.conversions, clicks)
+    columns = zip(
+        clicks,
+        _shares(traffic.unclicked, weights),
+        _shares(traffic.cost_micros, clicks),
+        conversions,
+        _shares(traffic.conversions_value, conversions),
+        _shares(traffic.view_through, weights),
+        strict=True,
+    )
+    return [
+        Traffic(
+            clicks=clicked,
+            unclicked=unclicked,
+            cost_micros=cost,
+            conversions=converted,
+            conversions_value=value,
+            view_through=view_through,
+        )
+        for clicked, unclicked, cost, converted, value, view_through in columns
+    ]
+
+
+def total(parts: Iterable[Traffic]) -> Traffic:
+    sums = [sum(column) for column in zip(*map(_COUNTS, parts), strict=True)] or [0] * 6
+    clicks, unclicked, cost_micros, conversions, conversions_value, view_through = sums
+    return Traffic(
+        clicks=clicks,
+        unclicked=unclicked,
+        cost_micros=cost_micros,
+        conversions=conversions,
+        conversions_value=conversions_value,
+        view_through=view_through,
+    )
+
+
+def _shares(whole: int, weights: Sequence[int]) -> list[int]:
+    """Rounds the running total, not each share: nothing is lost or made up."""
+    weight = sum(weights)
+    if weight == 0:
+        return [whole if index == 0 else 0 for index in range(len(weights))]
+    marks = [whole * running // weight for running in accumulate(weights)]
+    return [high - low for low, high in zip([0, *marks], marks, strict=False)]

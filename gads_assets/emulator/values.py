@@ -1,0 +1,232 @@
+"""The value of any selectable field in any row."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from google.protobuf.descriptor import FieldDescriptor
+
+from gads_assets.catalog.fields import resolve_field
+from gads_assets.emulator.entities import AD_GROUP, CAMPAIGN, KEYWORD, SEARCH_TERM, Entity, level_of, stable_number
+from gads_assets.emulator.made_up import enum_names, in_choice, left_out, made_up
+from gads_assets.emulator.rows import RowFacts, Value
+
+_THEMES = (
+    "Brand", "Sommerschlußverkauf", "東京 ブランド", "Rebajas de otoño", "Été · nouveautés", "Łódź \"centrum\"",
+    "Зима 50% \\ скидки", "🚲 Cargo", "עונה חדשה", "Generic",
+)  # fmt: skip
+_AUDIENCES = ("new customers", "Stammkunden", "リピーター", "near store", "remarketing")
+_NOUNS = ("sourdough bread", "lastenrad", "万年筆", "crème brûlée", "kids bike", "stationery set")
+# Six, all different and none a search suffix: keywords and search terms stay unique within their ad group.
+_MODIFIERS = ("online", "günstig", "オンライン", "same day", "de qualité", "for sale")
+_SUFFIXES = ("", " near me", " 送料無料")
+_MATCH_TYPES = ("EXACT", "PHRASE", "BROAD")
+_BIDDING = ("maximize_conversions", "target_cpa", "manual_cpc")
+# Rows whose identity or state could be missing would be unlike anything the API sends.
+_ALWAYS_PRESENT = frozenset({"resource_name", "id", "criterion_id", "name", "status", "type_"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelectedField:
+    """A field by its GAQL path, and the descriptors from GoogleAdsRow down to it."""
+
+    path: str
+    descriptors: tuple[FieldDescriptor, ...]
+
+    @property
+    def leaf(self) -> FieldDescriptor:
+        return self.descriptors[-1]
+
+    @property
+    def group(self) -> str:
+        """A resource's name, `metrics` or `segments`."""
+        return self.path.partition(".")[0]
+
+    @cached_property
+    def value(self) -> Callable[[RowFacts], Value]:
+        if self.group == "metrics":
+            return _METRICS.get(self.path.removeprefix("metrics.")) or self._made_up_metric
+        if self.group == "segments":
+            return _SEGMENTS_OF_KEYWORDS.get(self.path) or (lambda facts: facts.segments[self.path])
+        if self.leaf.name == "resource_name":
+            return lambda facts: _resource_name(self.group, facts)
+        return _ATTRIBUTES.get(self.path) or self._made_up_attribute
+
+    def _made_up_metric(self, facts: RowFacts) -> Value:
+        seed = (facts.account.customer_id, _subject(facts), *facts.segments.values())
+        if left_out(self.leaf, *seed):
+            return None
+        value = made_up(self.leaf, *seed)
+        return value % (facts.traffic.impressions + 1) if type(value) is int else value
+
+    def _made_up_attribute(self, facts: RowFacts) -> Value:
+        entity = _entity(self.group, facts)
+        seed = (facts.account.customer_id, entity.id if entity else facts.client.customer_id)
+        if not all(_chosen(step, seed) for step in self.descriptors if in_choice(step)):
+            return None
+        if self.leaf.name not in _ALWAYS_PRESENT and left_out(self.leaf, *seed):
+            return None
+        if self.leaf.name in ("campaign", "ad_group", "customer", "campaign_budget"):
+            return _resource_name(self.leaf.name, facts)
+        return made_up(self.leaf, *seed)
+
+
+def select_field(path: str, api_version: str) -> SelectedField:
+    """Raises CatalogError for a field that this API version does not have."""
+    return SelectedField(path=path, descriptors=resolve_field(path, api_version))
+
+
+def segment_values(field: SelectedField) -> Sequence[Value]:
+    """The values into which a segment other than a date divides every row."""
+    leaf = field.leaf
+    if leaf.is_repeated or leaf.type == FieldDescriptor.TYPE_MESSAGE:
+        return (made_up(leaf),)
+    if leaf.type == FieldDescriptor.TYPE_ENUM:
+        return enum_names(leaf)[:3]
+    if leaf.type == FieldDescriptor.TYPE_BOOL:
+        return (False, True)
+    if field.path == "segments.hour":
+        return (9, 12, 18)
+    return sorted({str(value): value for value in (made_up(leaf, index) for index in range(3))}.values(), key=str)
+
+
+def _chosen(step: FieldDescriptor, seed: tuple[object, ...]) -> bool:
+    """Of several fields that exclude each other an entity has one, whichever of them was selected."""
+    choice = step.containing_oneof
+    if choice is None or choice.name == "criterion":
+        return choice is None or step.name == "keyword"
+    chance = stable_number(choice.full_name, *seed)
+    if choice.name == "campaign_bidding_strategy":
+        return step.name == _BIDDING[chance % len(_BIDDING)]
+    return step.name == choice.fields[chance % len(choice.fields)].name
+
+
+def _entity(resource: str, facts: RowFacts) -> Entity | None:
+    if resource in ("customer", "customer_client") or not facts.lineage:
+        return None
+    kind = level_of(resource)
+    return next((entity for entity in facts.lineage if entity.kind == kind), facts.lineage[-1])
+
+
+def _of(kind: str, facts: RowFacts) -> Entity:
+    return next(entity for entity in facts.lineage if entity.kind == kind)
+
+
+def _subject(facts: RowFacts) -> int:
+    return facts.lineage[-1].id if facts.lineage else 0
+
+
+def _resource_name(resource: str, facts: RowFacts) -> str:
+    customer = f"customers/{facts.account.customer_id}"
+    if resource == "customer":
+        return customer
+    if resource == "customer_client":
+        return f"{customer}/customerClients/{facts.client.customer_id}"
+    plural = "".join(word.capitalize() for word in resource.split("_")) + "s"
+    plural = plural[0].lower() + plural[1:].replace("Criterions", "Criteria")
+    ids = [str(entity.id) for entity in facts.lineage]
+    if resource in ("ad_group_criterion", "keyword_view", "ad_group_ad"):
+        return f"{customer}/{plural}/{'~'.join(ids[1:3])}"
+    if resource == "search_term_view":
+        return f"{customer}/{plural}/{'~'.join([ids[0], ids[1], f'{stable_number(_search_term(facts)):x}'])}"
+    entity = _entity(resource, facts)
+    return f"{customer}/{plural}/{entity.id if entity else facts.account.customer_id}"
+
+
+def _name(entity: Entity) -> str:
+    theme = _THEMES[stable_number("theme", entity.id) % len(_THEMES)]
+    return f"{theme} | {_AUDIENCES[entity.id % len(_AUDIENCES)]} #{entity.position + 1}"
+
+
+def _keyword(facts: RowFacts) -> str:
+    noun = _NOUNS[stable_number("noun", _of(AD_GROUP, facts).id) % len(_NOUNS)]
+    return f"{noun} {_MODIFIERS[_of(KEYWORD, facts).position]}"
+
+
+def _search_term(facts: RowFacts) -> str:
+    return _keyword(facts) + _SUFFIXES[_of(SEARCH_TERM, facts).position]
+
+
+def _match_type(facts: RowFacts) -> str:
+    return _MATCH_TYPES[_of(KEYWORD, facts).id % len(_MATCH_TYPES)]
+
+
+def _quality_score(facts: RowFacts) -> int | None:
+    """None for keywords that were shown too rarely to be judged."""
+    return stable_number("quality", _of(KEYWORD, facts).id) % 11 or None
+
+
+def _status(kind: str) -> Callable[[RowFacts], Value]:
+    return lambda facts: "PAUSED" if stable_number("status", _of(kind, facts).id) % 8 == 0 else "ENABLED"
+
+
+_ATTRIBUTES: dict[str, Callable[[RowFacts], Value]] = {
+    "customer.id": lambda facts: int(facts.account.customer_id),
+    "customer.descriptive_name": lambda facts: facts.account.name,
+    "customer.currency_code": lambda facts: facts.account.currency,
+    "customer.time_zone": lambda facts: facts.account.time_zone,
+    "customer.manager": lambda facts: facts.account.manager,
+    "customer.status": lambda facts: facts.account.status,
+    "customer.test_account": lambda _: False,
+    "customer_client.id": lambda facts: int(facts.client.customer_id),
+    "customer_client.client_customer": lambda facts: f"customers/{facts.client.customer_id}",
+    "customer_client.descriptive_name": lambda facts: facts.client.name,
+    "customer_client.currency_code": lambda facts: facts.client.currency,
+    "customer_client.time_zone": lambda facts: facts.client.time_zone,
+    "customer_client.manager": lambda facts: facts.client.manager,
+    "customer_client.status": lambda facts: facts.client.status,
+    "customer_client.level": lambda facts: facts.level,
+    "customer_client.hidden": lambda _: False,
+    "customer_client.test_account": lambda _: False,
+    "campaign.id": lambda facts: _of(CAMPAIGN, facts).id,
+    "campaign.name": lambda facts: _name(_of(CAMPAIGN, facts)),
+    "campaign.status": _status(CAMPAIGN),
+    "campaign.advertising_channel_type": lambda _: "SEARCH",
+    "campaign.advertising_channel_sub_type": lambda _: "UNSPECIFIED",
+    "campaign_budget.id": lambda facts: _of(CAMPAIGN, facts).id,
+    "ad_group.id": lambda facts: _of(AD_GROUP, facts).id,
+    "ad_group.name": lambda facts: _name(_of(AD_GROUP, facts)),
+    "ad_group.status": _status(AD_GROUP),
+    "ad_group.type": lambda _: "SEARCH_STANDARD",
+    "ad_group_criterion.criterion_id": lambda facts: _of(KEYWORD, facts).id,
+    "ad_group_criterion.type": lambda _: "KEYWORD",
+    "ad_group_criterion.status": _status(KEYWORD),
+    "ad_group_criterion.negative": lambda _: False,
+    "ad_group_criterion.quality_info.quality_score": _quality_score,
+    "ad_group_criterion.keyword.text": _keyword,
+    "ad_group_criterion.keyword.match_type": _match_type,
+    "search_term_view.search_term": _search_term,
+    "search_term_view.status": lambda facts: ("ADDED", "NONE", "NONE")[_of(SEARCH_TERM, facts).position],
+    "ad_group_ad.ad.id": lambda facts: facts.lineage[-1].id,
+}
+
+_SEGMENTS_OF_KEYWORDS: dict[str, Callable[[RowFacts], Value]] = {
+    "segments.keyword.info.text": _keyword,
+    "segments.keyword.info.match_type": _match_type,
+    "segments.keyword.ad_group_criterion": lambda facts: _resource_name("ad_group_criterion", facts),
+}
+
+
+def _ratio(above: float, below: float) -> float | None:
+    return above / below if below else None
+
+
+_METRICS: dict[str, Callable[[RowFacts], Value]] = {
+    "impressions": lambda facts: facts.traffic.impressions,
+    "clicks": lambda facts: facts.traffic.clicks,
+    "interactions": lambda facts: facts.traffic.clicks,
+    "cost_micros": lambda facts: facts.traffic.cost_micros,
+    "conversions": lambda facts: facts.traffic.conversions / 100,
+    "conversions_value": lambda facts: facts.traffic.conversions_value / 100,
+    "all_conversions": lambda facts: facts.traffic.conversions / 100 + facts.traffic.view_through,
+    "all_conversions_value": lambda facts: facts.traffic.conversions_value / 100,
+    "view_through_conversions": lambda facts: facts.traffic.view_through,
+    "ctr": lambda facts: _ratio(facts.traffic.clicks, facts.traffic.impressions),
+    "interaction_rate": lambda facts: _ratio(facts.traffic.clicks, facts.traffic.impressions),
+    "average_cpc": lambda facts: _ratio(facts.traffic.cost_micros, facts.traffic.clicks),
+    "average_cost": lambda facts: _ratio(facts.traffic.cost_micros, facts.traffic.clicks),
+    "average_cpm": lambda facts: _ratio(facts.traffic.cost_micros * 1000, facts.traffic.impressions),
+    "cost_per_conversion": lambda facts: _ratio(facts.traffic.cost_micros * 100, facts.traffic.conversions),
+    "conversions_from_interactions_rate": lambda facts: _ratio(facts.traffic.conversions / 100, facts.traffic.clicks),
+    "value_per_conversion": lambda facts: _ratio(facts.traffic.conversions_value, facts.traffic.conversions),
+}
