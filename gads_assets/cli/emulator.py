@@ -1,0 +1,57 @@
+"""`gads emulator`: the Google Ads API on this machine."""
+
+import json
+import os
+import signal
+from threading import Event
+from typing import Annotated
+
+import typer
+
+from gads_assets.settings import read_settings
+
+FAULTS_HELP = """\b
+A failure to inject, repeatable: kind@customer/resource/day, `*` for any, with :n where it counts.
+  transient            UNAVAILABLE, n times (1) for each customer and resource
+  midstream_break      some rows, then the stream breaks, n times (1)
+  quota                RESOURCE_EXHAUSTED until n seconds (30) have passed
+  bad_auth             UNAUTHENTICATED, n times (always)
+  duplicated_rows      the day's first n rows (1) come twice
+  wrong_customer_rows  the day's first n rows (1) carry another account's id
+Example: transient@2145550101/campaign/*:2"""
+
+
+def emulator(
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any free port.")] = 0,
+    fault: Annotated[list[str] | None, typer.Option("--fault", metavar="TEXT", help=FAULTS_HELP)] = None,
+    latency_ms: Annotated[int, typer.Option(min=0, help="Answer each call this much later.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line instead of text.")] = False,
+) -> None:
+    """Serve an emulated Google Ads API on loopback until interrupted."""
+    # gRPC and the API's messages take a second or two to import; --help and bad input need neither.
+    from gads_assets.emulator.faults import parse_faults  # noqa: PLC0415
+
+    settings = read_settings(os.environ)
+    texts = fault or ([settings.emulator_faults] if settings.emulator_faults else [])
+    faults = [parsed for text in texts for parsed in parse_faults(text)]
+
+    stopped = Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopped.set())
+
+    from gads_assets.emulator.accounts import MANAGER_CUSTOMER_ID  # noqa: PLC0415
+    from gads_assets.emulator.server import serve_emulator  # noqa: PLC0415
+
+    with serve_emulator(home=settings.emulator_home, port=port, faults=faults, latency=latency_ms / 1000) as running:
+        if as_json:
+            document = {
+                "endpoint": running.endpoint,
+                "ca_path": str(running.ca_path),
+                "login_customer_id": MANAGER_CUSTOMER_ID,
+            }
+            typer.echo(json.dumps(document))
+        else:
+            typer.echo(f"The Google Ads API answers on {running.endpoint}; stop it with Ctrl-C. In another shell:")
+            typer.echo(f"export GADS_GOOGLE_ADS_ENDPOINT={running.endpoint}")
+        stopped.wait()
+    typer.echo(f"stopped after {running.operations} operations", err=True)

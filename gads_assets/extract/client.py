@@ -1,0 +1,151 @@
+"""The google-ads client, ready to stream: against the emulator, or against Google.
+
+Both use the library's own service client, transport and interceptors, so that what is tested against the emulator is
+what runs against Google. For the emulator the channel is made here, with its certificate given to this channel alone:
+the library offers only GRPC_DEFAULT_SSL_ROOTS_FILE_PATH, which gRPC reads once, at the first TLS handshake of the
+process, and then for every channel: whoever came second, emulator or Google, would not be trusted.
+"""
+
+import importlib
+import logging
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+import yaml
+from google.auth.exceptions import GoogleAuthError
+from google.oauth2.credentials import Credentials
+from google.protobuf.message import Message
+
+from gads_assets.catalog.fields import installed_api_versions
+from gads_assets.domain.keys import CustomerId
+from gads_assets.errors import SettingsError
+from gads_assets.extract.translation import authentication_error, translated
+
+EMULATOR: Final = "emulator"
+GOOGLE: Final = "google"
+
+# A stream may take long; one that says nothing for this long will not end at all.
+_TIMEOUT = 1800.0
+_ENDPOINT = re.compile(r"[A-Za-z0-9.\-\[\]:]+:[0-9]{1,5}\Z")
+# The library logs requests and responses, with headers and row values; our errors say what is needed.
+_LIBRARY_LOGGER = "google.ads.googleads.client"
+
+
+class GoogleAdsSource:
+    """Streams GAQL results of any account under one login. Not to be used across a fork: gRPC does not survive it."""
+
+    def __init__(self, *, service: Any, origin: str, api_version: str, login_customer_id: CustomerId) -> None:
+        self._service = service
+        self.origin = origin
+        self.api_version = api_version
+        self.login_customer_id = login_customer_id
+
+    def stream(self, customer_id: CustomerId, gaql: str, *, timeout: float = _TIMEOUT) -> Iterator[Sequence[Message]]:
+        """Batches of protobuf GoogleAdsRow, as the API sends them; raises ExtractionError leaves, nothing else.
+
+        One call, one API operation; nothing is retried here.
+        """
+        # Being a method of this object, the generator holds the service: collected in mid-stream, it would close
+        # the channel.
+        try:
+            for response in self._service.search_stream(customer_id=customer_id, query=gaql, timeout=timeout):
+                yield response.results
+        except Exception as error:
+            failure = translated(error, customer_id=customer_id)
+            if failure is None:
+                raise
+            raise failure from error
+
+
+def connect_to_emulator(
+    endpoint: str, ca_path: Path, *, api_version: str, login_customer_id: CustomerId
+) -> GoogleAdsSource:
+    _require_installed(api_version)
+    _silence_library()
+    if not _ENDPOINT.match(endpoint):
+        raise SettingsError(f"GADS_GOOGLE_ADS_ENDPOINT {endpoint!r} is not host:port; write it as localhost:50051")
+    try:
+        authority = ca_path.read_bytes()
+    except OSError as error:
+        raise SettingsError(
+            f"the emulator's certificate {ca_path} cannot be read ({error.strerror}); "
+            "start `gads emulator` with the same GADS_HOME"
+        ) from None
+    services = importlib.import_module(f"google.ads.googleads.{api_version}.services.services.google_ads_service")
+    interceptors = importlib.import_module("google.ads.googleads.interceptors")
+    client_class = services.GoogleAdsServiceClient
+    transport_class = client_class.get_transport_class()
+    channel = transport_class.create_channel(
+        host=endpoint,
+        credentials=Credentials(token="emulator"),  # type: ignore[no-untyped-call]  # noqa: S106  # no stubs; no secret
+        ssl_credentials=grpc.ssl_channel_credentials(root_certificates=authority),
+        # A proxy set for the world outside must not be asked to reach this machine.
+        options=[("grpc.enable_http_proxy", 0), ("grpc.max_receive_message_length", 64 * 1024 * 1024)],
+    )
+    intercepted = grpc.intercept_channel(
+        channel,
+        interceptors.MetadataInterceptor("emulator", login_customer_id),
+        interceptors.ExceptionInterceptor(api_version, use_proto_plus=False),
+    )
+    return GoogleAdsSource(
+        service=client_class(transport=transport_class(channel=intercepted)),
+        origin=EMULATOR,
+        api_version=api_version,
+        login_customer_id=login_customer_id,
+    )
+
+
+def connect_to_google(config_path: Path, *, api_version: str, login_customer_id: CustomerId) -> GoogleAdsSource:
+    """Uses a google-ads.yaml as Google documents it; its login_customer_id gives way to the argument.
+
+    Asks Google for an access token at once. Raises SettingsError for a file that cannot be used and
+    AuthenticationError for credentials that Google refuses; no message repeats a value of the file.
+    """
+    _require_installed(api_version)
+    _silence_library()
+    settings = _read_configuration(config_path)
+    # The file's logging section would reconfigure the whole process, and log what must not be logged.
+    settings.pop("logging", None)
+    settings |= {"login_customer_id": login_customer_id, "use_proto_plus": False}
+    client_class = importlib.import_module("google.ads.googleads.client").GoogleAdsClient
+    try:
+        client = client_class.load_from_dict(settings, version=api_version)
+        service = client.get_service("GoogleAdsService")
+    except GoogleAuthError as error:
+        raise authentication_error(error, customer_id=login_customer_id) from None
+    except (ValueError, TypeError, OSError):
+        # The library's sentence may quote the file; the keys it wants are documented, so they are named here.
+        raise SettingsError(
+            f"GADS_GOOGLE_ADS_CONFIG {config_path} cannot be used: it needs developer_token, and either client_id, "
+            "client_secret and refresh_token, or json_key_file_path naming a service account's key file"
+        ) from None
+    return GoogleAdsSource(service=service, origin=GOOGLE, api_version=api_version, login_customer_id=login_customer_id)
+
+
+def _read_configuration(path: Path) -> dict[str, Any]:
+    try:
+        document = yaml.safe_load(path.read_bytes())
+    except OSError as error:
+        raise SettingsError(f"GADS_GOOGLE_ADS_CONFIG {path} cannot be read ({error.strerror})") from None
+    except yaml.YAMLError:
+        # PyYAML's message quotes the offending line, which may be a token.
+        raise SettingsError(f"GADS_GOOGLE_ADS_CONFIG {path} is not YAML; write it as `key: value` lines") from None
+    if not isinstance(document, dict):
+        raise SettingsError(f"GADS_GOOGLE_ADS_CONFIG {path} is not a mapping; write it as `key: value` lines")
+    return document
+
+
+def _require_installed(api_version: str) -> None:
+    """The library's own complaint about a version it no longer has speaks of something else."""
+    known = installed_api_versions()
+    if api_version not in known:
+        raise SettingsError(
+            f"API version {api_version!r} is not in the installed google-ads client; use one of {', '.join(known)}"
+        )
+
+
+def _silence_library() -> None:
+    logging.getLogger(_LIBRARY_LOGGER).setLevel(logging.CRITICAL + 1)

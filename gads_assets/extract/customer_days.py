@@ -1,0 +1,117 @@
+"""One call, many days: a customer's window is asked for once and split into one sealed run per day."""
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from datetime import date, datetime, timedelta
+
+from gads_assets.catalog.gaql_query import for_days, print_gaql
+from gads_assets.catalog.specification import QuerySpecification
+from gads_assets.domain.accounts import Account, require_open
+from gads_assets.domain.keys import PartitionKey, RunId
+from gads_assets.domain.manifest import RunManifest
+from gads_assets.errors import ExtractionError, PartitionKeyError
+from gads_assets.extract.client import GoogleAdsSource
+from gads_assets.extract.rows import RowEncoder
+from gads_assets.raw.sink import RawSink, RunFacts
+
+
+def extract_days(
+    *,
+    source: GoogleAdsSource,
+    sink: RawSink,
+    specification: QuerySpecification,
+    account: Account,
+    days: Sequence[date],
+    run_seq: Callable[[], int],
+    new_run_id: Callable[[], RunId],
+    now: Callable[[], datetime],
+    code_version: str,
+    source_name: str = "google_ads",
+) -> list[RunManifest]:
+    """Seals one run per day, in the days' order, days without rows included. Costs one API operation.
+
+    Nothing is sealed before the whole answer has arrived: if the call fails, no day of the window gets a run, and
+    the error says whether trying again can help. Days that have not opened are refused before anything is asked.
+    `source_name` is the catalog's, the first part of every partition's key.
+    """
+    _require_contiguous(days)
+    started_at = now()
+    for day in days:
+        require_open(
+            customer_id=account.customer_id,
+            time_zone=account.time_zone,
+            logical_date=day,
+            settling_delay=specification.settling_delay,
+            now=started_at,
+        )
+    _require_same_origin(source, account)
+    gaql = print_gaql(for_days(specification.gaql, days[0], days[-1]))
+    rows = RowEncoder(specification.schema.columns, source.api_version)
+    # Taken before the call: of two extractions the one that started later is the newer, whichever ends first.
+    sequence = [run_seq() for _ in days]
+    with ExitStack() as unsealed:
+        writers = {
+            day.isoformat(): unsealed.enter_context(
+                sink.begin(
+                    PartitionKey(
+                        source=source_name,
+                        customer_id=account.customer_id,
+                        query_name=specification.name,
+                        logical_date=day,
+                    ),
+                    new_run_id(),
+                )
+            )
+            for day in days
+        }
+        for batch in source.stream(account.customer_id, gaql):
+            for row in batch:
+                day_text, line = rows.line(row)
+                try:
+                    writer = writers[day_text or ""]
+                except KeyError:
+                    raise ExtractionError(
+                        f"account {account.customer_id} was asked for {days[0]} to {days[-1]} and answered with a row "
+                        f"of day {day_text!r}; nothing was sealed, report it if it happens again",
+                        customer_id=account.customer_id,
+                    ) from None
+                writer.append(line)
+        finished_at = now()
+        return [
+            writer.seal(
+                RunFacts(
+                    run_seq=number,
+                    schema_version=specification.schema.version,
+                    gaql=gaql,
+                    api_version=source.api_version,
+                    api_origin=source.origin,
+                    account_time_zone=account.time_zone,
+                    account_currency=account.currency,
+                    window_start=days[0],
+                    window_end=days[-1],
+                    extraction_started_at=started_at,
+                    extraction_finished_at=finished_at,
+                    code_version=code_version,
+                )
+            )
+            for writer, number in zip(writers.values(), sequence, strict=True)
+        ]
+
+
+def _require_contiguous(days: Sequence[date]) -> None:
+    if not days:
+        raise PartitionKeyError("no days to extract; name at least one")
+    expected = [days[0] + timedelta(days=offset) for offset in range(len(days))]
+    if list(days) != expected:
+        raise PartitionKeyError(
+            f"days {days[0]} to {days[-1]} are not consecutive; one call covers a window without gaps, split them"
+        )
+
+
+def _require_same_origin(source: GoogleAdsSource, account: Account) -> None:
+    if account.origin != source.origin:
+        raise ExtractionError(
+            f"account {account.customer_id} was found through {account.origin} and cannot be asked through "
+            f"{source.origin}; run `gads customers sync` against the API you want to use",
+            customer_id=account.customer_id,
+        )
