@@ -1,0 +1,1 @@
+"""PostgreSQL: the embedded server, the tables and their migrations, partition state, attempts and load records."""

@@ -1,0 +1,69 @@
+"""The accounts whose days are partitions."""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from sqlalchemy import Engine, RowMapping, text
+
+from gads_assets.domain.accounts import Account
+from gads_assets.domain.keys import CustomerId
+from gads_assets.errors import StateStoreError
+from gads_assets.state.connection import transaction
+from gads_assets.state.rows import rows_json, value_row
+
+# An account of the other origin is left alone, and then missing from what is returned.
+_REGISTER = text("""
+    INSERT INTO customer AS c (customer_id, name, time_zone, currency, login_customer_id, origin, added_at)
+    SELECT n.customer_id, n.name, n.time_zone, n.currency, n.login_customer_id, n.origin, :now
+    FROM jsonb_populate_recordset(NULL::customer, CAST(:rows AS jsonb)) AS n ORDER BY n.customer_id
+    ON CONFLICT (customer_id) DO UPDATE
+    SET name = excluded.name, time_zone = excluded.time_zone, currency = excluded.currency,
+        login_customer_id = excluded.login_customer_id
+    WHERE c.origin = excluded.origin
+    RETURNING customer_id
+""")
+
+_CUSTOMERS = text("SELECT * FROM customer WHERE status = 'active' ORDER BY customer_id")
+
+_CUSTOMER = text("SELECT * FROM customer WHERE customer_id = :customer_id AND status = 'active'")
+
+
+class CustomerRegister:
+    """An account belongs for ever to the API that it was registered from, so that emulated days never stand among
+    real ones."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def register_customers(self, accounts: Iterable[Account], *, now: datetime) -> None:
+        """All or none; known accounts take the new name, time zone, currency and manager."""
+        wanted = {account.customer_id: account for account in accounts}
+        with transaction(self._engine) as connection:
+            rows = rows_json(map(value_row, wanted.values()))
+            registered = set(connection.execute(_REGISTER, {"rows": rows, "now": now}).scalars())
+            refused = sorted(wanted.keys() - registered)
+            if refused:
+                raise StateStoreError(
+                    f"customer {', '.join(refused)} comes from {wanted[refused[0]].origin} but is registered here from "
+                    "the other API, and emulated days must not stand among real ones; use another GADS_HOME"
+                )
+
+    def customers(self) -> list[Account]:
+        with transaction(self._engine) as connection:
+            return [_account(row) for row in connection.execute(_CUSTOMERS).mappings()]
+
+    def customer(self, customer_id: CustomerId) -> Account | None:
+        with transaction(self._engine) as connection:
+            row = connection.execute(_CUSTOMER, {"customer_id": customer_id}).mappings().one_or_none()
+            return _account(row) if row else None
+
+
+def _account(row: RowMapping) -> Account:
+    return Account(
+        customer_id=CustomerId(row["customer_id"]),
+        name=row["name"],
+        time_zone=row["time_zone"],
+        currency=row["currency"],
+        login_customer_id=CustomerId(row["login_customer_id"]),
+        origin=row["origin"],
+    )

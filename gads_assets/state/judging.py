@@ -1,0 +1,289 @@
+"""What happens inside the transaction that records judgements, and the one that finishes a demotion.
+
+A demotion takes three steps, each safe to crash after: (a) `record_judgements` writes the attempt and an open intent,
+the status still success; (b) the warehouse appends the pointer that withdraws the rows, at the intent's version;
+(c) `finish_demotion` shows the failure and closes the intent. Nothing publishes the partition in between.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import ARRAY, Connection, Text, any_, bindparam, select, text
+
+from gads_assets.domain.keys import PartitionKey
+from gads_assets.domain.state import (
+    AttemptOutcome,
+    Decision,
+    DemotionIntent,
+    Judgement,
+    PartitionState,
+    decide,
+    state_after,
+    state_after_demotion,
+)
+from gads_assets.errors import TransitionError
+from gads_assets.state.rows import (
+    demotion_from_row,
+    key_from_row,
+    key_row,
+    keys_json,
+    rows_json,
+    select_by_keys,
+    state_from_row,
+    value_row,
+)
+from gads_assets.state.tables import demotion, partition_attempt, partition_state
+
+# Locked in key order, so that two validators with overlapping batches queue instead of deadlocking.
+_LOCK_STATES = select_by_keys(partition_state).with_for_update(of=partition_state)
+
+_INSERT_STATES = text("""
+    INSERT INTO partition_state
+    SELECT * FROM jsonb_populate_recordset(NULL::partition_state, CAST(:rows AS jsonb)) ON CONFLICT DO NOTHING
+""")
+
+# Compare and swap on the version that was read.
+_UPDATE_STATES = text("""
+    UPDATE partition_state AS s
+    SET status = n.status, current_run_id = n.current_run_id, current_run_seq = n.current_run_seq,
+        schema_version = n.schema_version, record_count = n.record_count, error_message = n.error_message,
+        attempt_count = n.attempt_count, updated_at = n.updated_at, version = n.version
+    FROM jsonb_populate_recordset(NULL::partition_state, CAST(:rows AS jsonb)) AS n
+    WHERE (s.source, s.customer_id, s.query_name, s.logical_date)
+            = (n.source, n.customer_id, n.query_name, n.logical_date)
+        AND s.version = n.version - 1
+""")
+
+_RECORDED_ATTEMPTS = select(partition_attempt).where(
+    partition_attempt.c.validation_id == any_(bindparam("validation_ids", type_=ARRAY(Text)))
+)
+
+_INSERT_ATTEMPTS = text("""
+    INSERT INTO partition_attempt
+    SELECT * FROM jsonb_populate_recordset(NULL::partition_attempt, CAST(:rows AS jsonb))
+""")
+
+# The first rejection of a run opens its demotion; one of a later authority replaces an intent that is still open,
+# since withdrawing the partition at the higher version withdraws both.
+_OPEN_DEMOTIONS = text("""
+    INSERT INTO demotion SELECT * FROM jsonb_populate_recordset(NULL::demotion, CAST(:rows AS jsonb))
+    ON CONFLICT (source, customer_id, query_name, logical_date) DO UPDATE
+    SET run_id = excluded.run_id, state_version = excluded.state_version, validation_id = excluded.validation_id,
+        error_message = excluded.error_message, started_at = excluded.started_at
+    WHERE demotion.run_id <> excluded.run_id
+""")
+
+_DEMOTIONS = select_by_keys(demotion)
+
+_CLOSE_DEMOTION = text("""
+    DELETE FROM demotion
+    WHERE source = :source AND customer_id = :customer_id AND query_name = :query_name AND logical_date = :logical_date
+""")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedJudgement:
+    """What the ledger holds about a judgement, from this call or from an earlier one with the same validation id.
+
+    `state` is the partition's at the end of this call. `demotion_opened` is set as long as the withdrawal that the
+    judgement asked for is not finished: append the withdrawing pointer, then `finish_demotion`.
+    """
+
+    key: PartitionKey
+    validation_id: str
+    outcome: AttemptOutcome
+    attempt_number: int
+    state_version: int
+    state: PartitionState
+    repeated: bool
+    demotion_opened: DemotionIntent | None
+
+
+class LostRaceError(Exception):
+    """Another validator created one of our rows between our reading and our writing; reading again finds it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Attempt:
+    key: PartitionKey
+    outcome: AttemptOutcome
+    attempt_number: int
+    state_version: int
+
+
+def record_judgements(
+    connection: Connection,
+    judgements: Sequence[tuple[PartitionKey, Judgement]],
+    *,
+    now: datetime,
+    dagster_run_id: str | None,
+    rule_results: Mapping[str, object],
+) -> list[RecordedJudgement]:
+    states = _lock_states(connection, (key for key, _ in judgements))
+    # Read after the lock: before it, another process may be about to record the same validation.
+    attempts = _recorded_attempts(connection, judgements)
+    repeated = set(attempts)
+    for batch in _one_per_key(judgements, without=repeated):
+        decided = [(key, judgement, decide(states.get(key), judgement)) for key, judgement in batch]
+        after = {
+            key: state_after(states.get(key), key=key, judgement=judgement, decision=decision, now=now)
+            for key, judgement, decision in decided
+        }
+        _insert_states(connection, [state for key, state in after.items() if key not in states])
+        _update_states(connection, [state for key, state in after.items() if key in states])
+        rows = [
+            {
+                **_attempt_row(after[key], judgement, decision),
+                "rule_results": rule_results.get(judgement.validation_id, []),
+                "dagster_run_id": dagster_run_id,
+            }
+            for key, judgement, decision in decided
+        ]
+        connection.execute(_INSERT_ATTEMPTS, {"rows": rows_json(rows)})
+        intents = [_intent(after[key], judgement) for key, judgement, decision in decided if decision.opens_demotion]
+        if intents:
+            connection.execute(_OPEN_DEMOTIONS, {"rows": rows_json(map(value_row, intents))})
+        states |= after
+        attempts |= {
+            judgement.validation_id: _Attempt(
+                key=key,
+                outcome=decision.outcome,
+                attempt_number=after[key].attempt_count,
+                state_version=after[key].version,
+            )
+            for key, judgement, decision in decided
+        }
+    return _answers(connection, judgements, states, attempts, repeated)
+
+
+def finish_demotion(connection: Connection, intent: DemotionIntent, *, now: datetime) -> PartitionState:
+    states = _lock_states(connection, [intent.key])
+    if intent.key not in states:
+        raise TransitionError(f"{intent.key} has no state, so nothing of it can be demoted")
+    before = states[intent.key]
+    still_open = _open_intents(connection, [intent.key]).get(intent.key)
+    if still_open is None or still_open.state_version != intent.state_version:
+        return before
+    after = state_after_demotion(before, still_open, now=now)
+    if after != before:
+        _update_states(connection, [after])
+    connection.execute(_CLOSE_DEMOTION, key_row(intent.key))
+    return after
+
+
+def _one_per_key(
+    judgements: Sequence[tuple[PartitionKey, Judgement]], *, without: set[str]
+) -> Iterator[list[tuple[PartitionKey, Judgement]]]:
+    """Batches in which each key appears once, since a statement can raise a row's version only once."""
+    waiting = {
+        judgement.validation_id: (key, judgement)
+        for key, judgement in judgements
+        if judgement.validation_id not in without
+    }
+    while waiting:
+        first = {key: name for name, (key, _) in reversed(waiting.items())}
+        yield [waiting[first[key]] for key in sorted(first)]
+        waiting = {name: pair for name, pair in waiting.items() if name not in first.values()}
+
+
+def _answers(
+    connection: Connection,
+    judgements: Sequence[tuple[PartitionKey, Judgement]],
+    states: Mapping[PartitionKey, PartitionState],
+    attempts: Mapping[str, _Attempt],
+    repeated: set[str],
+) -> list[RecordedJudgement]:
+    demoted = [attempt.key for attempt in attempts.values() if attempt.outcome is AttemptOutcome.DEMOTED]
+    intents = _open_intents(connection, demoted) if demoted else {}
+    answers = []
+    for key, judgement in judgements:
+        attempt = attempts[judgement.validation_id]
+        if attempt.key != key:
+            raise TransitionError(
+                f"run {judgement.run_id} is judged as {key} and as {attempt.key}; a run belongs to one partition"
+            )
+        intent = intents.get(key) if attempt.outcome is AttemptOutcome.DEMOTED else None
+        answers.append(
+            RecordedJudgement(
+                key=key,
+                validation_id=judgement.validation_id,
+                outcome=attempt.outcome,
+                attempt_number=attempt.attempt_number,
+                state_version=attempt.state_version,
+                state=states[key],
+                repeated=judgement.validation_id in repeated,
+                demotion_opened=intent if intent and intent.run_id == judgement.run_id else None,
+            )
+        )
+    return answers
+
+
+def _attempt_row(after: PartitionState, judgement: Judgement, decision: Decision) -> dict[str, object]:
+    return {
+        **key_row(after.key),
+        "validation_id": judgement.validation_id,
+        "run_id": judgement.run_id,
+        "run_seq": judgement.run_seq,
+        "outcome": decision.outcome,
+        "attempt_number": after.attempt_count,
+        "error_message": judgement.error_message,
+        "content_digest": judgement.content_digest,
+        "record_count": judgement.record_count,
+        "schema_version": judgement.schema_version,
+        "state_version": after.version,
+        "judged_at": after.updated_at,
+    }
+
+
+def _intent(after: PartitionState, judgement: Judgement) -> DemotionIntent:
+    return DemotionIntent(
+        key=after.key,
+        run_id=judgement.run_id,
+        state_version=after.version,
+        validation_id=judgement.validation_id,
+        error_message=judgement.error_message or "",
+        started_at=after.updated_at,
+    )
+
+
+def _lock_states(connection: Connection, keys: Iterable[PartitionKey]) -> dict[PartitionKey, PartitionState]:
+    rows = connection.execute(_LOCK_STATES, {"keys": keys_json(keys)}).mappings()
+    return {state.key: state for state in map(state_from_row, rows)}
+
+
+def _insert_states(connection: Connection, states: Sequence[PartitionState]) -> None:
+    if not states:
+        return
+    inserted = connection.execute(_INSERT_STATES, {"rows": rows_json(map(value_row, states))})
+    if inserted.rowcount != len(states):
+        raise LostRaceError
+
+
+def _update_states(connection: Connection, states: Sequence[PartitionState]) -> None:
+    if not states:
+        return
+    updated = connection.execute(_UPDATE_STATES, {"rows": rows_json(map(value_row, states))})
+    if updated.rowcount != len(states):
+        raise TransitionError("a partition state changed although it was locked; somebody disabled the locks")
+
+
+def _recorded_attempts(
+    connection: Connection, judgements: Iterable[tuple[PartitionKey, Judgement]]
+) -> dict[str, _Attempt]:
+    names = [judgement.validation_id for _, judgement in judgements]
+    rows = connection.execute(_RECORDED_ATTEMPTS, {"validation_ids": names}).mappings()
+    return {
+        row["validation_id"]: _Attempt(
+            key=key_from_row(row),
+            outcome=AttemptOutcome(row["outcome"]),
+            attempt_number=row["attempt_number"],
+            state_version=row["state_version"],
+        )
+        for row in rows
+    }
+
+
+def _open_intents(connection: Connection, keys: Iterable[PartitionKey]) -> dict[PartitionKey, DemotionIntent]:
+    rows = connection.execute(_DEMOTIONS, {"keys": keys_json(keys)}).mappings()
+    return {intent.key: intent for intent in map(demotion_from_row, rows)}

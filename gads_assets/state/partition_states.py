@@ -1,0 +1,191 @@
+"""The ledger: which partitions are safe to consume, which run each comes from, and every attempt at judging one."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Engine, exists, select, text
+
+from gads_assets.domain.keys import CustomerId, PartitionKey, RunId
+from gads_assets.domain.state import (
+    AttemptOutcome,
+    DayRange,
+    DemotionIntent,
+    ExtractionAttempt,
+    Judgement,
+    LoadRecord,
+    PartitionState,
+    PartitionStatus,
+)
+from gads_assets.errors import StateStoreError
+from gads_assets.state.connection import transaction
+from gads_assets.state.judging import LostRaceError, RecordedJudgement, finish_demotion, record_judgements
+from gads_assets.state.rows import (
+    demotion_from_row,
+    key_order,
+    keys_json,
+    load_record_from_row,
+    rows_json,
+    run_of_row,
+    select_by_keys,
+    state_from_row,
+    value_row,
+)
+from gads_assets.state.tables import KEY_COLUMNS, demotion, load_record, partition_attempt, partition_state
+
+__all__ = ["AcceptedContent", "RecordedJudgement", "StateStore"]
+
+_STATES = select_by_keys(partition_state)
+
+_PUBLISHABLE = select_by_keys(partition_state).where(
+    partition_state.c.status == PartitionStatus.SUCCESS,
+    ~exists().where(*(demotion.c[name] == partition_state.c[name] for name in KEY_COLUMNS)),
+)
+
+_ACCEPTED = (
+    select_by_keys(partition_attempt)
+    .where(partition_attempt.c.outcome == AttemptOutcome.ACCEPTED)
+    .order_by(partition_attempt.c.attempt_number)
+)
+
+_DEMOTIONS = select(demotion).order_by(*key_order(demotion))
+
+_ALLOCATE_RUN_SEQS = text("SELECT nextval('run_seq') FROM generate_series(1, :count)")
+
+_INSERT_EXTRACTIONS = text("""
+    INSERT INTO extraction_attempt
+    SELECT * FROM jsonb_populate_recordset(NULL::extraction_attempt, CAST(:rows AS jsonb)) ON CONFLICT DO NOTHING
+""")
+
+_INSERT_LOADS = text("""
+    INSERT INTO load_record
+    SELECT * FROM jsonb_populate_recordset(NULL::load_record, CAST(:rows AS jsonb)) ON CONFLICT DO NOTHING
+""")
+
+_LOADS = select_by_keys(load_record).order_by(load_record.c.loaded_at)
+
+_ALL_LOADS = select(load_record).order_by(*key_order(load_record), load_record.c.loaded_at)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AcceptedContent:
+    """What the validator saw in a run that it accepted; a loader's staged rows must equal it."""
+
+    content_digest: str
+    record_count: int
+
+
+class StateStore:
+    """Every method is one transaction. A missing row means pending; none is invented for keys never judged."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def record_judgements(
+        self,
+        judgements: Sequence[tuple[PartitionKey, Judgement]],
+        *,
+        now: datetime,
+        dagster_run_id: str | None,
+        rule_results: Mapping[str, object] | None = None,
+    ) -> list[RecordedJudgement]:
+        """Records all of them or none, and answers in their order. `rule_results` is JSON by validation id.
+
+        A validation id that is recorded already counts no second time, also when two processes try at once. Several
+        judgements of one key apply in the order given.
+        """
+        distinct_keys = len({key for key, _ in judgements})
+        for _ in range(distinct_keys + 1):  # a lost race leaves at least one key more that is found next time
+            try:
+                with transaction(self._engine) as connection:
+                    return record_judgements(
+                        connection,
+                        judgements,
+                        now=now,
+                        dagster_run_id=dagster_run_id,
+                        rule_results=rule_results or {},
+                    )
+            except LostRaceError:
+                continue
+        raise StateStoreError("partition states appear and vanish while being judged; see who writes the database")
+
+    def finish_demotion(self, intent: DemotionIntent, *, now: datetime) -> PartitionState:
+        """Shows the failure; call it once the pointer that withdraws the rows is appended. Returns the state after.
+
+        Repeating it, or finishing an intent that another has replaced, changes nothing. When a newer run became the
+        authority in between, the intent closes and that success stands.
+        """
+        with transaction(self._engine) as connection:
+            return finish_demotion(connection, intent, now=now)
+
+    def open_demotions(self) -> list[DemotionIntent]:
+        with transaction(self._engine) as connection:
+            return [demotion_from_row(row) for row in connection.execute(_DEMOTIONS).mappings()]
+
+    def states(self, keys: Iterable[PartitionKey]) -> dict[PartitionKey, PartitionState]:
+        """A key without a row is left out: it is pending."""
+        with transaction(self._engine) as connection:
+            rows = connection.execute(_STATES, {"keys": keys_json(keys)}).mappings()
+            return {state.key: state for state in map(state_from_row, rows)}
+
+    def states_for(
+        self,
+        *,
+        source: str,
+        query_name: str,
+        customers: Collection[CustomerId] | None = None,
+        days: DayRange | None = None,
+    ) -> list[PartitionState]:
+        """In key order; None means all."""
+        states = partition_state.c
+        wanted = select(partition_state).where(states.source == source, states.query_name == query_name)
+        if customers is not None:
+            wanted = wanted.where(states.customer_id.in_(customers))
+        if days is not None:
+            wanted = wanted.where(states.logical_date.between(days.first, days.last))
+        with transaction(self._engine) as connection:
+            rows = connection.execute(wanted.order_by(*key_order(partition_state))).mappings()
+            return [state_from_row(row) for row in rows]
+
+    def publishable(self, keys: Iterable[PartitionKey]) -> list[PartitionState]:
+        """Of these, the ones a loader may publish: success, and no demotion under way."""
+        with transaction(self._engine) as connection:
+            rows = connection.execute(_PUBLISHABLE, {"keys": keys_json(keys)}).mappings()
+            return [state_from_row(row) for row in rows]
+
+    def accepted_contents(self, keys: Iterable[PartitionKey]) -> dict[tuple[PartitionKey, RunId], AcceptedContent]:
+        """By run, for every run of these keys that was ever accepted; its latest acceptance counts."""
+        with transaction(self._engine) as connection:
+            rows = connection.execute(_ACCEPTED, {"keys": keys_json(keys)}).mappings()
+            return {
+                run_of_row(row): AcceptedContent(content_digest=row["content_digest"], record_count=row["record_count"])
+                for row in rows
+            }
+
+    def allocate_run_seq(self) -> int:
+        return self.allocate_run_seqs(1)[0]
+
+    def allocate_run_seqs(self, count: int) -> list[int]:
+        """Rising, and never given twice; an unused number leaves a gap."""
+        with transaction(self._engine) as connection:
+            return sorted(connection.execute(_ALLOCATE_RUN_SEQS, {"count": count}).scalars())
+
+    def record_extractions(self, attempts: Iterable[ExtractionAttempt]) -> None:
+        """Touches no partition state; a run that is recorded already stays as it was written."""
+        with transaction(self._engine) as connection:
+            connection.execute(_INSERT_EXTRACTIONS, {"rows": rows_json(map(value_row, attempts))})
+
+    def record_loads(self, records: Iterable[LoadRecord]) -> None:
+        """The first record of a (partition, run, schema version) stays."""
+        with transaction(self._engine) as connection:
+            connection.execute(_INSERT_LOADS, {"rows": rows_json(map(value_row, records))})
+
+    def load_records(self, keys: Iterable[PartitionKey] | None = None) -> list[LoadRecord]:
+        """In key order, then as loaded; None means all."""
+        with transaction(self._engine) as connection:
+            result = (
+                connection.execute(_ALL_LOADS)
+                if keys is None
+                else connection.execute(_LOADS, {"keys": keys_json(keys)})
+            )
+            return [load_record_from_row(row) for row in result.mappings()]

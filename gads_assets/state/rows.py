@@ -1,0 +1,110 @@
+"""Values to rows and back. Rows travel as one JSON array a statement, whatever their number: one round trip, and
+PostgreSQL itself converts each member to its column's type."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from datetime import UTC, date, datetime
+from typing import Any, TypeVar
+
+from sqlalchemy import Column, RowMapping, Select, Table, Text, and_, bindparam, cast, column, func, select
+from sqlalchemy.dialects.postgresql import JSONB
+
+from gads_assets.domain.keys import CustomerId, PartitionKey, RunId
+from gads_assets.domain.state import DemotionIntent, LoadRecord, PartitionState, PartitionStatus
+from gads_assets.state.tables import KEY_COLUMNS, partition_state
+
+Value = TypeVar("Value", PartitionState, DemotionIntent, LoadRecord)
+
+KEY_RECORD = "AS k(source text, customer_id text, query_name text, logical_date date)"
+"""The shape of `keys_json`'s members, for a statement written as text."""
+
+_KEYS = (
+    func.jsonb_to_recordset(cast(bindparam("keys", type_=Text), JSONB))
+    .table_valued(*(column(name, partition_state.c[name].type) for name in KEY_COLUMNS))
+    .render_derived("k", with_types=True)
+)
+
+
+def select_by_keys(table: Table) -> Select[tuple[object, ...]]:
+    """The table's rows of the keys in the parameter `keys` (see `keys_json`), in key order."""
+    of_a_key = and_(*(table.c[name] == _KEYS.c[name] for name in KEY_COLUMNS))
+    return select(table).join(_KEYS, of_a_key).order_by(*key_order(table))
+
+
+def key_order(table: Table) -> list[Column[object]]:
+    return [table.c[name] for name in KEY_COLUMNS]
+
+
+def keys_json(keys: Iterable[PartitionKey]) -> str:
+    return rows_json([key_row(key) for key in sorted(set(keys))])
+
+
+def rows_json(rows: Iterable[Mapping[str, object]]) -> str:
+    return json.dumps([{name: storable(value) for name, value in row.items()} for row in rows])
+
+
+def key_row(key: PartitionKey) -> dict[str, object]:
+    return {
+        "source": key.source,
+        "customer_id": key.customer_id,
+        "query_name": key.query_name,
+        "logical_date": key.logical_date,
+    }
+
+
+def value_row(value: object) -> dict[str, object]:
+    """A dataclass with a `key` becomes its columns."""
+    row: dict[str, object] = {}
+    for field in fields(value):  # type: ignore[arg-type]  # every caller passes a dataclass; typeshed has no public name for that
+        content = getattr(value, field.name)
+        row.update(key_row(content) if isinstance(content, PartitionKey) else {field.name: content})
+    return row
+
+
+def storable(value: object) -> object:
+    """As JSON that PostgreSQL accepts: its texts hold neither NUL nor half a surrogate pair, which quoted data may."""
+    if isinstance(value, date | datetime):
+        return value.isoformat()
+    if isinstance(value, str):
+        return value.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+    if isinstance(value, Mapping):
+        return {str(storable(str(name))): storable(member) for name, member in value.items()}
+    if isinstance(value, list | tuple):
+        return [storable(member) for member in value]
+    return value
+
+
+def key_from_row(row: RowMapping) -> PartitionKey:
+    return PartitionKey(
+        source=row["source"],
+        customer_id=CustomerId(row["customer_id"]),
+        query_name=row["query_name"],
+        logical_date=row["logical_date"],
+    )
+
+
+def state_from_row(row: RowMapping) -> PartitionState:
+    return PartitionState(**{**_members(PartitionState, row), "status": PartitionStatus(row["status"])})
+
+
+def demotion_from_row(row: RowMapping) -> DemotionIntent:
+    return DemotionIntent(**_members(DemotionIntent, row))
+
+
+def load_record_from_row(row: RowMapping) -> LoadRecord:
+    return LoadRecord(**_members(LoadRecord, row))
+
+
+def run_of_row(row: RowMapping) -> tuple[PartitionKey, RunId]:
+    return key_from_row(row), RunId(row["run_id"])
+
+
+def _members(kind: type[Value], row: RowMapping) -> dict[str, Any]:
+    """Times come back in UTC whatever the session's zone."""
+    members: dict[str, Any] = {"key": key_from_row(row)}
+    for field in fields(kind):
+        if field.name != "key":
+            content = row[field.name]
+            members[field.name] = content.astimezone(UTC) if isinstance(content, datetime) else content
+    return members

@@ -1,0 +1,203 @@
+"""The declared schema. Migrations must end in exactly this; a test compares the two catalogs.
+
+What a constraint can make impossible is impossible here; what needs the row before the change is in guards.sql.
+"""
+
+from datetime import date
+from pathlib import Path
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    Connection,
+    Date,
+    DateTime,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    MetaData,
+    PrimaryKeyConstraint,
+    Sequence,
+    Table,
+    Text,
+    UniqueConstraint,
+    event,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+
+KEY_COLUMNS = ("source", "customer_id", "query_name", "logical_date")
+
+_RUN_ID = "'^[0-7][0-9A-HJKMNP-TV-Z]{25}$'"
+
+metadata = MetaData(
+    naming_convention={
+        "pk": "%(table_name)s_pkey",
+        "fk": "%(table_name)s_%(referred_table_name)s_fkey",
+        "ck": "%(table_name)s_%(constraint_name)s_check",
+    }
+)
+
+run_seq = Sequence("run_seq", metadata=metadata)
+
+
+def _key_columns() -> list[Column[str] | Column[date]]:
+    return [
+        Column("source", Text, nullable=False),
+        Column("customer_id", Text, nullable=False),
+        Column("query_name", Text, nullable=False),
+        Column("logical_date", Date, nullable=False),
+    ]
+
+
+def _check(name: str, condition: str) -> CheckConstraint:
+    return CheckConstraint(condition, name=name)
+
+
+def _key_checks() -> list[CheckConstraint]:
+    return [
+        _check("source", "source <> ''"),
+        _check("customer_id", "customer_id ~ '^[0-9]{10}$'"),
+        _check("query_name", "query_name <> ''"),
+    ]
+
+
+def _belongs_to_a_state() -> ForeignKeyConstraint:
+    return ForeignKeyConstraint(KEY_COLUMNS, [f"partition_state.{name}" for name in KEY_COLUMNS])
+
+
+partition_state = Table(
+    "partition_state",
+    metadata,
+    *_key_columns(),
+    Column("status", Text, nullable=False),
+    Column("current_run_id", Text),
+    Column("schema_version", Text),
+    Column("record_count", BigInteger),
+    Column("updated_at", DateTime(timezone=True), nullable=False),
+    Column("error_message", Text),
+    Column("attempt_count", Integer, nullable=False, server_default="0"),
+    Column("version", BigInteger, nullable=False),
+    Column("current_run_seq", BigInteger),
+    PrimaryKeyConstraint(*KEY_COLUMNS),
+    *_key_checks(),
+    _check("status", "status IN ('pending', 'success', 'failed')"),
+    _check("current_run_id", f"current_run_id ~ {_RUN_ID}"),
+    _check("authority", "(current_run_id IS NULL) = (current_run_seq IS NULL)"),
+    _check(
+        "success",
+        "status <> 'success' OR (current_run_id IS NOT NULL AND schema_version IS NOT NULL "
+        "AND record_count IS NOT NULL AND error_message IS NULL)",
+    ),
+    _check("failed", "status <> 'failed' OR error_message IS NOT NULL"),
+    _check("judged", "status = 'pending' OR attempt_count >= 1"),
+    _check("counts", "record_count >= 0 AND attempt_count >= 0 AND current_run_seq >= 1 AND version >= 1"),
+    Index("partition_state_by_day", "source", "query_name", "logical_date"),
+)
+
+partition_attempt = Table(
+    "partition_attempt",
+    metadata,
+    Column("validation_id", Text, nullable=False),
+    *_key_columns(),
+    Column("run_id", Text, nullable=False),
+    Column("run_seq", BigInteger, nullable=False),
+    Column("outcome", Text, nullable=False),
+    Column("attempt_number", Integer, nullable=False),
+    Column("error_message", Text),
+    Column("content_digest", Text),
+    Column("record_count", BigInteger, nullable=False),
+    Column("schema_version", Text, nullable=False),
+    Column("rule_results", JSONB, nullable=False),
+    Column("state_version", BigInteger, nullable=False),
+    Column("dagster_run_id", Text),
+    Column("judged_at", DateTime(timezone=True), nullable=False),
+    PrimaryKeyConstraint("validation_id"),
+    UniqueConstraint(*KEY_COLUMNS, "attempt_number", name="partition_attempt_number"),
+    _belongs_to_a_state(),
+    _check("run_id", f"run_id ~ {_RUN_ID}"),
+    _check("outcome", "outcome IN ('accepted', 'rejected', 'superseded', 'demoted')"),
+    _check("error_message", "(error_message IS NOT NULL) = (outcome IN ('rejected', 'demoted'))"),
+    _check("content_digest", "content_digest IS NOT NULL OR outcome IN ('rejected', 'demoted')"),
+    _check("counts", "run_seq >= 1 AND attempt_number >= 1 AND record_count >= 0 AND state_version >= 1"),
+)
+
+extraction_attempt = Table(
+    "extraction_attempt",
+    metadata,
+    *_key_columns(),
+    Column("run_id", Text, nullable=False),
+    Column("run_seq", BigInteger, nullable=False),
+    Column("outcome", Text, nullable=False),
+    Column("error_class", Text),
+    Column("error_message", Text),
+    Column("started_at", DateTime(timezone=True), nullable=False),
+    Column("finished_at", DateTime(timezone=True), nullable=False),
+    Column("dagster_run_id", Text),
+    PrimaryKeyConstraint(*KEY_COLUMNS, "run_id"),
+    *_key_checks(),
+    _check("run_id", f"run_id ~ {_RUN_ID}"),
+    _check("run_seq", "run_seq >= 1"),
+    _check("outcome", "outcome IN ('sealed', 'failed')"),
+    _check(
+        "error",
+        "(error_class IS NOT NULL) = (outcome = 'failed') AND (error_message IS NOT NULL) = (outcome = 'failed')",
+    ),
+    _check("times", "finished_at >= started_at"),
+)
+
+load_record = Table(
+    "load_record",
+    metadata,
+    *_key_columns(),
+    Column("run_id", Text, nullable=False),
+    Column("schema_version", Text, nullable=False),
+    Column("record_count", BigInteger, nullable=False),
+    Column("content_digest", Text, nullable=False),
+    Column("stage_id", Text, nullable=False),
+    Column("pointer_version", BigInteger, nullable=False),
+    Column("loaded_at", DateTime(timezone=True), nullable=False),
+    PrimaryKeyConstraint(*KEY_COLUMNS, "run_id", "schema_version"),
+    *_key_checks(),
+    _check("run_id", f"run_id ~ {_RUN_ID}"),
+    _check("counts", "record_count >= 0 AND pointer_version >= 0"),
+)
+
+demotion = Table(
+    "demotion",
+    metadata,
+    *_key_columns(),
+    Column("run_id", Text, nullable=False),
+    Column("state_version", BigInteger, nullable=False),
+    Column("validation_id", Text, nullable=False),
+    Column("error_message", Text, nullable=False),
+    Column("started_at", DateTime(timezone=True), nullable=False),
+    PrimaryKeyConstraint(*KEY_COLUMNS),
+    _belongs_to_a_state(),
+    ForeignKeyConstraint(["validation_id"], ["partition_attempt.validation_id"]),
+)
+
+customer = Table(
+    "customer",
+    metadata,
+    Column("customer_id", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("time_zone", Text, nullable=False),
+    Column("currency", Text, nullable=False),
+    Column("login_customer_id", Text, nullable=False),
+    Column("origin", Text, nullable=False),
+    Column("status", Text, nullable=False, server_default="active"),
+    Column("added_at", DateTime(timezone=True), nullable=False),
+    PrimaryKeyConstraint("customer_id"),
+    _check("customer_id", "customer_id ~ '^[0-9]{10}$'"),
+    _check("login_customer_id", "login_customer_id ~ '^[0-9]{10}$'"),
+    _check("origin", "origin IN ('emulator', 'google')"),
+    _check("status", "status IN ('active', 'inactive')"),
+)
+
+
+@event.listens_for(metadata, "after_create")
+def _create_guards(_metadata: MetaData, connection: Connection, **_: object) -> None:
+    guards = Path(__file__).with_name("guards.sql").read_text(encoding="utf-8")
+    # Not text(), which would take the colons and per cent signs of PL/pgSQL for its own.
+    connection.exec_driver_sql(guards, execution_options={"no_parameters": True})
