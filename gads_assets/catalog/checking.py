@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from gads_assets.catalog.fields import columns_of
+from gads_assets.catalog.fields import columns_of, row_descriptor
 from gads_assets.catalog.loading import CatalogDraft, QueryDraft, read_draft, resolve_draft
 from gads_assets.catalog.schema_store import read_stored_schemas, schemas_beside, store_schema
 from gads_assets.catalog.specification import Column, QuerySchema
-from gads_assets.errors import CatalogFileError, UnknownFieldError
+from gads_assets.errors import CatalogError, CatalogFileError, UnknownFieldError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +26,7 @@ def check_catalog(path: Path | None = None) -> tuple[QueryCheck, ...]:
     """One result a query, in the file's order; raises CatalogError where the files already contradict themselves."""
     draft = read_draft(path)
     catalog = resolve_draft(draft)
+    _require_api_version(draft)
     return tuple(_check_query(draft, query, catalog.query(query.name).schema) for query in draft.queries)
 
 
@@ -35,6 +36,7 @@ def store_missing_versions(path: Path | None = None) -> tuple[Path, ...]:
     Nothing is stored unless every missing version can be derived.
     """
     draft = read_draft(path)
+    _require_api_version(draft)
     directory = schemas_beside(draft.path)
     stored = read_stored_schemas(directory)
     schemas = [
@@ -48,6 +50,13 @@ def store_missing_versions(path: Path | None = None) -> tuple[Path, ...]:
         if (query.name, query.schema_version) not in stored
     ]
     return tuple(store_schema(directory, schema) for schema in schemas)
+
+
+def _require_api_version(draft: CatalogDraft) -> None:
+    try:
+        row_descriptor(draft.api_version)
+    except CatalogError as error:
+        raise draft.api_version_entry.problem(str(error)) from None
 
 
 def _check_query(draft: CatalogDraft, query: QueryDraft, schema: QuerySchema) -> QueryCheck:

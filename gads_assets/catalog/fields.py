@@ -65,7 +65,7 @@ def resolve_field(path: str, api_version: str) -> tuple["FieldDescriptor", ...]:
     for word in path.split("."):
         if message is None or (chain and chain[-1].is_repeated):
             whole = ".".join(_gaql_name(field) for field in chain)
-            raise CatalogError(f"field {path!r} looks inside {whole!r}, which has no parts to select; select {whole!r}")
+            raise UnknownFieldError(f"field {path!r} does not exist: {whole} has no parts; name that", field=path)
         field = _fields_by_gaql_name(message).get(word)
         if field is None:
             raise _unknown(path, chain, message, api_version)

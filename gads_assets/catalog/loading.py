@@ -48,6 +48,7 @@ class CatalogDraft:
     path: Path
     source: str
     api_version: str
+    api_version_entry: Entry
     queries: tuple[QueryDraft, ...]
 
 
@@ -78,6 +79,7 @@ def read_draft(path: Path | None = None) -> CatalogDraft:
         path=path,
         source=entries["source"].matching(QUERY_NAME, _IDENTIFIER_RULE),
         api_version=entries["api_version"].matching(_API_VERSION, "an API version; write it as v26"),
+        api_version_entry=entries["api_version"],
         queries=tuple(_query_draft(name, entry) for name, entry in queries.items()),
     )
 
