@@ -73,10 +73,8 @@ def _translated(error: DBAPIError, url: URL) -> StateStoreError:
         return TransitionError(reason)
     lost = state is None or state.startswith(_CONNECTION_LOST)
     if error.connection_invalidated or (isinstance(error, OperationalError | InterfaceError) and lost):
-        return DatabaseUnavailableError(
-            f"{describe(url)} cannot be reached ({_shortened(reason)}); start it with `gads db start`, "
-            "or correct GADS_DATABASE_URL"
-        )
+        fix = "start that server, or correct GADS_DATABASE_URL" if url.host else "start it with `gads db start`"
+        return DatabaseUnavailableError(f"{describe(url)} cannot be reached ({_shortened(reason)}); {fix}")
     return StateStoreError(f"{describe(url)} refused: {reason}")
 
 

@@ -182,9 +182,10 @@ def _one_per_key(
         if judgement.validation_id not in without
     }
     while waiting:
-        first = {key: name for name, (key, _) in reversed(waiting.items())}
-        yield [waiting[first[key]] for key in sorted(first)]
-        waiting = {name: pair for name, pair in waiting.items() if name not in first.values()}
+        first: dict[PartitionKey, str] = {}
+        for name, (key, _) in waiting.items():
+            first.setdefault(key, name)
+        yield [waiting.pop(first[key]) for key in sorted(first)]
 
 
 def _answers(

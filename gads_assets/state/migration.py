@@ -13,7 +13,8 @@ from sqlalchemy import Connection
 from gads_assets.errors import StateStoreError
 from gads_assets.state.connection import open_engine, transaction
 
-VERSION_TABLE = "gads_alembic_version"  # Dagster keeps its own alembic_version, possibly in the same database
+VERSION_TABLE = "gads_alembic_version"
+DAGSTER_SCHEMA = "dagster"  # apart from ours: Dagster makes, names and migrates its tables itself
 
 _ADVISORY_LOCK = 0x67616473  # "gads"
 
@@ -31,7 +32,8 @@ class MigrationStatus:
 
 
 def migrate(url: str) -> MigrationStatus:
-    """Brings the database to this code's schema in one transaction; nothing happens when it is there already.
+    """Brings the database to this code's schema in one transaction; nothing happens when it is there already. The
+    (empty) schema for Dagster's tables is made beside.
 
     Processes that migrate at once queue on a lock in the database. Returns what was found before.
     """
@@ -40,6 +42,7 @@ def migrate(url: str) -> MigrationStatus:
     try:
         with transaction(engine) as connection:
             connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s)", (_ADVISORY_LOCK,))
+            connection.exec_driver_sql(f"CREATE SCHEMA IF NOT EXISTS {DAGSTER_SCHEMA}")
             found = _status(connection, configuration)
             if not found.is_current:
                 configuration.attributes["connection"] = connection

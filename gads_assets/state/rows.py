@@ -64,10 +64,10 @@ def value_row(value: object) -> dict[str, object]:
 
 def storable(value: object) -> object:
     """As JSON that PostgreSQL accepts: its texts hold neither NUL nor half a surrogate pair, which quoted data may."""
-    if isinstance(value, date | datetime):
-        return value.isoformat()
     if isinstance(value, str):
         return value.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+    if isinstance(value, date):
+        return value.isoformat()
     if isinstance(value, Mapping):
         return {str(storable(str(name))): storable(member) for name, member in value.items()}
     if isinstance(value, list | tuple):

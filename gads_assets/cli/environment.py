@@ -1,0 +1,53 @@
+"""`gads env`: what a shell needs before plain `dagster` commands work on this home."""
+
+import json
+import os
+import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gads_assets.orchestration.instance import dagster_environment, write_dagster_home
+from gads_assets.settings import Settings, read_settings
+from gads_assets.state.migration import migrate
+from gads_assets.state.server import start_database
+
+
+def environment(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of shell lines.")] = False,
+) -> None:
+    """Print the shell lines that plain `dagster` commands need, and leave the database running: eval "$(gads env)"."""
+    settings = read_settings(os.environ)
+    write_dagster_home(settings.dagster_home)
+    database_url = start_database(settings.database_home, settings.database_url)
+    migrate(database_url)
+    variables = {
+        **given_variables(settings, os.environ),
+        **dagster_environment(settings, database_url),
+        "PATH": path_with(Path(sys.executable).parent, os.environ.get("PATH", os.defpath)),
+    }
+    if as_json:
+        typer.echo(json.dumps(variables))
+        return
+    for name, value in variables.items():
+        typer.echo(f"export {name}={shlex.quote(value)}")
+
+
+def given_variables(settings: Settings, environment: Mapping[str, str]) -> dict[str, str]:
+    """The GADS_* variables that are set, with paths made absolute: the shell may change its folder."""
+    given = {name: value for name, value in environment.items() if name.startswith("GADS_") and value.strip()}
+    paths = {
+        "GADS_CATALOG": settings.catalog_path,
+        "GADS_SPARK_JARS": settings.spark_jars,
+        "GADS_GOOGLE_ADS_CONFIG": settings.google_ads_config,
+    }
+    return given | {name: str(path) for name, path in paths.items() if path is not None}
+
+
+def path_with(first: Path, path: str) -> str:
+    """`path` with that folder in front, once."""
+    others = [entry for entry in path.split(os.pathsep) if entry and entry != str(first)]
+    return os.pathsep.join([str(first), *others])

@@ -1,0 +1,103 @@
+"""`gads`: one program, and the one place where errors become a line on standard error and an exit code."""
+
+import importlib
+import os
+import sys
+import tempfile
+import traceback
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from gads_assets import __version__
+from gads_assets.errors import GadsError, SettingsError
+from gads_assets.settings import read_settings
+
+# Name, where it lives (a Typer app or a function), and its line in `gads --help`.
+_COMMANDS = (
+    ("env", "gads_assets.cli.environment:environment", "Print the shell lines that plain `dagster` commands need."),
+    ("db", "gads_assets.cli.database:database_app", "Start, stop, migrate or look at the database."),
+    ("catalog", "gads_assets.cli.catalog:catalog_app", "List, check and describe the queries."),
+    ("emulator", "gads_assets.cli.emulator:emulator", "Serve an emulated Google Ads API on this machine."),
+)
+
+
+class LazyCommands(TyperGroup):
+    """Imports a command's module when that command runs, so that `gads --help` and each command pay for no other."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = {name: TyperCommand(name, help=summary) for name, _, summary in _COMMANDS}
+
+    # Any, because Typer's own types for these are private.
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        places = {name: place for name, place, _ in _COMMANDS}
+        if args[0] not in places:
+            return super().resolve_command(ctx, args)
+        return args[0], _load(args[0], places[args[0]]), args[1:]
+
+
+def _load(name: str, place: str) -> Any:
+    module, _, attribute = place.partition(":")
+    command = getattr(importlib.import_module(module), attribute)
+    holder = typer.Typer(add_completion=False)
+    holder.callback()(lambda: None)
+    if isinstance(command, typer.Typer):
+        holder.add_typer(command, name=name)
+    else:
+        holder.command(name)(command)
+    return typer.main.get_group(holder).commands[name]
+
+
+app = typer.Typer(
+    cls=LazyCommands,
+    help="Google Ads data you can trust: extracted, sealed, judged, published.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Exits 0 when done, 1 when refused or failed, 2 on wrong usage, 130 when interrupted."""
+    try:
+        typer.main.get_command(app).main(prog_name="gads")
+    except GadsError as error:
+        _complain(str(error))
+    except Exception as error:  # noqa: BLE001  whatever it is, people get a line and the trace goes to a file
+        reason = f"{type(error).__name__}: {error}".partition("\n")[0]
+        _complain(f"unexpected {reason}; the trace is in {_write_trace()}")
+
+
+def _complain(message: str) -> None:
+    sys.stderr.write(f"gads: {' '.join(message.splitlines())}\n")
+    sys.exit(1)
+
+
+def _write_trace() -> Path:
+    name = f"gads-{datetime.now(UTC):%Y%m%dT%H%M%S}-{os.getpid()}.log"
+    try:
+        folder = read_settings(os.environ).home / "logs"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(traceback.format_exc(), encoding="utf-8")
+    except (SettingsError, OSError):
+        folder = Path(tempfile.gettempdir())
+        (folder / name).write_text(traceback.format_exc(), encoding="utf-8")
+    return folder / name

@@ -1,0 +1,85 @@
+"""The Dagster instance of a home: its dagster.yaml, and what a plain `dagster` command needs in its environment."""
+
+import os
+import tempfile
+from pathlib import Path
+
+from gads_assets.errors import SetupError
+from gads_assets.settings import Settings
+from gads_assets.state.connection import parse_database_url
+from gads_assets.state.migration import DAGSTER_SCHEMA
+
+_DAGSTER_YAML = """\
+# Written by `gads env`; changes made here are overwritten.
+
+# Runs, events and schedules, in the same database as partition state and in a schema of their own.
+storage:
+  postgres:
+    postgres_url:
+      env: GADS_DAGSTER_POSTGRES_URL
+
+# Each run brings its own Spark: more at once than this, and they only wait for each other.
+run_coordinator:
+  module: dagster._core.run_coordinator
+  class: QueuedRunCoordinator
+  config:
+    max_user_code_failure_retries: 2
+concurrency:
+  runs:
+    max_concurrent_runs: 2
+
+# Without it a killed run process would stay "started" for ever, and keep its place in the queue.
+run_monitoring:
+  enabled: true
+  start_timeout_seconds: 300
+  cancel_timeout_seconds: 120
+  poll_interval_seconds: 60
+
+telemetry:
+  enabled: false
+nux:
+  enabled: false
+"""
+
+
+def write_dagster_home(dagster_home: Path) -> None:
+    """Logs and artifacts of runs go below the folder too, by Dagster's own default. Never leaves half a file."""
+    target = dagster_home / "dagster.yaml"
+    try:
+        dagster_home.mkdir(parents=True, exist_ok=True)
+        if target.exists() and target.read_text(encoding="utf-8") == _DAGSTER_YAML:
+            return
+        descriptor, draft = tempfile.mkstemp(prefix=".dagster.yaml-", dir=dagster_home)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(_DAGSTER_YAML)
+            Path(draft).replace(target)
+        finally:
+            Path(draft).unlink(missing_ok=True)
+    except OSError as error:
+        raise SetupError(
+            f"{target} cannot be written ({error.strerror or error}); "
+            "set GADS_HOME to a folder of yours on a disk with free space"
+        ) from error
+
+
+def dagster_environment(settings: Settings, database_url: str) -> dict[str, str]:
+    """Beside the caller's GADS_* variables. `database_url` is that of a running database."""
+    return {
+        "GADS_HOME": str(settings.home),
+        "DAGSTER_HOME": str(settings.dagster_home),
+        "GADS_DAGSTER_POSTGRES_URL": dagster_storage_url(database_url),
+        "DAGSTER_EVENT_BATCH_SIZE": "500",  # materializations of a batch are then stored in a few statements
+        "SPARK_CONF_DIR": str(settings.spark_conf_dir),
+    }
+
+
+def dagster_storage_url(database_url: str) -> str:
+    """The same database as dagster-postgres takes it: psycopg 2 (it fails at NOTIFY on psycopg 3), and Dagster's
+    tables in a schema of their own."""
+    url = parse_database_url(database_url).set(drivername="postgresql+psycopg2")
+    given = url.query.get("options", "")
+    options = given if isinstance(given, str) else " ".join(given)
+    return url.update_query_dict({"options": f"{options} -csearch_path={DAGSTER_SCHEMA}".strip()}).render_as_string(
+        hide_password=False
+    )
