@@ -127,7 +127,9 @@ class QueryRefusedError(ExtractionError):
 
 
 class RawSinkError(GadsError):
-    """`run_id` names the run directory concerned."""
+    """`run_id` names the run directory concerned; `error_class` is what attempts are grouped by."""
+
+    error_class: ClassVar[str] = "raw_sink"
 
     def __init__(self, message: str, *, run_id: str) -> None:
         super().__init__(message)

@@ -1,14 +1,14 @@
 """Publishing: stage, verify, and swap the pointers in one commit."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
 
 from pyspark.sql import SparkSession
 
 from gads_assets.catalog.specification import Catalog
-from gads_assets.domain.keys import PartitionKey, StageId
+from gads_assets.domain.keys import PartitionKey, RunId, StageId
 from gads_assets.domain.pointer import Authority, LoadPlan, Pointer, PointerStatus, plan_load
 from gads_assets.errors import PublishRefusedError
 from gads_assets.raw.sink import RawSink
@@ -59,21 +59,26 @@ class Publisher:
             pointer_version=table.version() if table else -1,
         )
 
-    def retract(self, authority: Authority, *, state_version: int) -> None:
-        """Hides a partition from every reader, in one commit; `state_version` is that of the demotion."""
-        tombstone = Pointer(
-            key=authority.key,
-            run_id=authority.run_id,
+    def withdraw(self, key: PartitionKey, run_id: RunId, *, state_version: int) -> None:
+        """Hides a partition from every reader, in one commit; `state_version` is that of its demotion.
+
+        A partition that was never published, or was withdrawn already, stays as it is.
+        """
+        table = pointer_table(self.layout, key.query_name)
+        current = read_pointers(table, [key]).get(key) if table else None
+        if current is None or current.state_version >= state_version:
+            return
+        tombstone = replace(
+            current,
+            run_id=run_id,
             stage_id=self.new_stage_id(),
-            schema_version=authority.schema_version,
             record_count=0,
             content_digest="",
             state_version=state_version,
-            stage_commit=-1,
             status=PointerStatus.UNAVAILABLE,
             loaded_at=self.now(),
         )
-        append_pointers(self.session(), self.layout, authority.key.query_name, [tombstone])
+        append_pointers(self.session(), self.layout, key.query_name, [tombstone])
 
     def _stage(self, query_name: str, authorities: Sequence[Authority]) -> list[Pointer]:
         pointers = []

@@ -206,11 +206,11 @@ def test_content_that_changed_since_it_was_judged_is_not_published(warehouse: Wa
     assert warehouse.content() == {}
 
 
-def test_a_retracted_partition_vanishes_for_every_reader_and_a_newer_run_brings_it_back(warehouse: Warehouse) -> None:
+def test_a_withdrawn_partition_vanishes_for_every_reader_and_a_newer_run_brings_it_back(warehouse: Warehouse) -> None:
     authorities = warehouse.accept(seal(warehouse.sink, key(), _rows(key(), 1)))
     warehouse.publisher.publish(QUERY, authorities)
 
-    warehouse.publisher.retract(authorities[0], state_version=warehouse.versions())
+    warehouse.publisher.withdraw(key(), authorities[0].run_id, state_version=warehouse.versions())
 
     assert warehouse.content() == {}
     warehouse.publisher.publish(QUERY, authorities)

@@ -1,0 +1,1 @@
+"""The Dagster shell: it translates between Dagster and the steps, and decides nothing."""

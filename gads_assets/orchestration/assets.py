@@ -1,0 +1,122 @@
+"""Two assets for every query of the catalog: the sealed runs, and the published table."""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+
+import dagster as dg
+
+from gads_assets.catalog.gaql_query import print_gaql
+from gads_assets.catalog.specification import Catalog, QuerySpecification
+from gads_assets.domain.keys import PartitionKey
+from gads_assets.domain.state import AttemptOutcome, PartitionStatus
+from gads_assets.errors import GadsError
+from gads_assets.extract.extraction import Extraction
+from gads_assets.orchestration import metadata
+from gads_assets.orchestration.checks import VERDICT
+from gads_assets.orchestration.keys import raw_key, table_key
+from gads_assets.orchestration.partitions import CustomerDays, partition_keys
+from gads_assets.orchestration.resources import WorkplaceResource
+from gads_assets.orchestration.runs import includes_check, partition_failure, root_run_id
+from gads_assets.orchestration.workplace import Workplace
+
+OWNERS = ["team:ads-data"]
+
+
+def raw_asset(catalog: Catalog, specification: QuerySpecification, partitions_def: CustomerDays) -> dg.AssetsDefinition:
+    key = raw_key(catalog, specification.name)
+    code_version = _raw_code_version(catalog, specification)
+
+    @dg.asset(
+        key=key,
+        partitions_def=partitions_def,
+        backfill_policy=dg.BackfillPolicy.single_run(),
+        io_manager_key="raw_runs",
+        group_name=f"{catalog.source}_raw",
+        kinds={"python", "json"},
+        owners=OWNERS,
+        code_version=code_version,
+        description=f"{specification.description}\n\nOne sealed extraction per customer and day, never changed after.",
+        metadata={**metadata.query_metadata(specification), **metadata.raw_columns(specification)},
+    )
+    def raw(context: dg.AssetExecutionContext, workplace: WorkplaceResource) -> Iterator[dg.Output[Extraction]]:
+        here = workplace.get()
+        keys = partition_keys(context.partition_keys, source=catalog.source, query_name=specification.name)
+        try:
+            extraction = here.extractor.extract(
+                specification,
+                keys,
+                {account.customer_id: account for account in here.customers.customers()},
+                code_version=code_version,
+                dagster_run_id=root_run_id(context.run),
+            )
+        except GadsError as error:
+            raise dg.Failure(str(error), allow_retries=False) from error
+        reasons = {partition: str(error) for partition, error in extraction.failed.items()}
+        if not extraction.sealed:
+            raise partition_failure("were not extracted", reasons, of=len(keys))
+        yield dg.Output(extraction)
+        # A failure here would keep the check and the table of this run from the partitions that were sealed; where
+        # they are part of the run, they name the missing ones at their end.
+        if reasons and not includes_check(context.run, dg.AssetCheckKey(key, VERDICT)):
+            raise partition_failure("were not extracted", reasons, of=len(keys))
+
+    return raw
+
+
+def table_asset(
+    catalog: Catalog, specification: QuerySpecification, partitions_def: CustomerDays
+) -> dg.AssetsDefinition:
+    @dg.asset(
+        key=table_key(catalog, specification.name),
+        deps=[raw_key(catalog, specification.name)],
+        partitions_def=partitions_def,
+        backfill_policy=dg.BackfillPolicy.single_run(),
+        io_manager_key="published_tables",
+        group_name=catalog.source,
+        kinds={"pyspark", "deltalake"},
+        owners=OWNERS,
+        code_version=f"schema-{specification.schema.version}",
+        description=f"{specification.description}\n\nWhat consumers read: exactly one accepted extraction per customer "
+        "and day, replaced whole by a pointer swap.",
+        metadata={**metadata.query_metadata(specification), **metadata.published_columns(specification)},
+    )
+    def table(
+        context: dg.AssetExecutionContext, workplace: WorkplaceResource
+    ) -> Iterator[dg.Output[Sequence[PartitionKey]]]:
+        keys = partition_keys(context.partition_keys, source=catalog.source, query_name=specification.name)
+        refused = _refused(workplace.get(), keys, root_run_id(context.run))
+        ready = [key for key in keys if key not in refused]
+        if ready:
+            yield dg.Output(ready)
+        if refused:
+            raise partition_failure("were not published", refused, of=len(keys))
+
+    return table
+
+
+def _refused(here: Workplace, keys: Sequence[PartitionKey], run_id: str) -> Mapping[PartitionKey, str]:
+    """Why some of these partitions are not shown by this run; state decides, this only says it in words."""
+    publishable = {state.key for state in here.store.publishable(keys)}
+    extracted = here.records.extractions(run_id, keys)
+    judged = here.records.judgements(run_id, keys)
+    states = here.store.states(keys)
+    refused: dict[PartitionKey, str] = {}
+    for key in keys:
+        extraction, judgement, state = extracted.get(key), judged.get(key), states.get(key)
+        if judgement and judgement.outcome in {AttemptOutcome.REJECTED, AttemptOutcome.DEMOTED}:
+            # Also where an earlier run stays published: this run's extraction was bad, and the run must say so.
+            refused[key] = judgement.error_message or "rejected"
+        elif extraction and extraction.error_message:
+            refused[key] = extraction.error_message
+        elif key in publishable:
+            continue
+        elif state and state.status is PartitionStatus.FAILED:
+            refused[key] = state.error_message or "rejected"
+        else:
+            refused[key] = "no run of it was accepted yet"
+    return refused
+
+
+def _raw_code_version(catalog: Catalog, specification: QuerySpecification) -> str:
+    text = f"{catalog.api_version}\n{print_gaql(specification.gaql)}\n{specification.schema.version}"
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

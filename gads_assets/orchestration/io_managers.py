@@ -1,0 +1,94 @@
+"""Where outputs go: a sealed run is already in the raw sink; a table is published by swapping its pointers."""
+
+from collections.abc import Mapping, Sequence
+
+import dagster as dg
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+
+from gads_assets.domain.keys import PartitionKey
+from gads_assets.domain.pointer import Pointer
+from gads_assets.extract.extraction import Extraction
+from gads_assets.orchestration import metadata
+from gads_assets.orchestration.dagster_internals import describe_partition, narrow_output
+from gads_assets.orchestration.partitions import customer_days, dagster_key, partition_keys
+from gads_assets.orchestration.resources import WorkplaceResource
+from gads_assets.orchestration.workplace import Workplace
+from gads_assets.warehouse.arrow import read_published
+from gads_assets.warehouse.reading import published_partitions
+
+_PREVIEWED_PARTITIONS = 25
+
+
+class RawRunIOManager(dg.ConfigurableIOManager):
+    """The extractor has sealed the runs; this reports the partitions that have one, and no others."""
+
+    workplace: dg.ResourceDependency[WorkplaceResource]
+
+    def handle_output(self, context: dg.OutputContext, obj: Extraction) -> None:
+        _report(
+            context,
+            self.workplace.get(),
+            {key: metadata.sealed_run(manifest) for key, manifest in obj.sealed.items()},
+        )
+
+    def load_input(self, context: dg.InputContext) -> None:
+        raise dg.DagsterInvariantViolationError(
+            "a sealed run is read by the validator and the loader only; depend on the published table instead"
+        )
+
+
+class PublishedTableIOManager(dg.ConfigurableIOManager):
+    """The output of a table's asset is the list of partitions to show; storing it is the pointer swap."""
+
+    workplace: dg.ResourceDependency[WorkplaceResource]
+
+    def handle_output(self, context: dg.OutputContext, obj: Sequence[PartitionKey]) -> None:
+        workplace = self.workplace.get()
+        published = workplace.loader.load(obj)
+        previews = _previews(workplace, published.pointers)
+        _report(
+            context,
+            workplace,
+            {
+                pointer.key: metadata.published_partition(pointer, published.pointer_version, previews.get(pointer.key))
+                for pointer in published.pointers
+            },
+        )
+
+    def load_input(self, context: dg.InputContext) -> DataFrame:
+        """The published rows of the partitions that the downstream asset asks for."""
+        workplace = self.workplace.get()
+        query_name = context.asset_key.path[-1]
+        keys = partition_keys(context.asset_partition_keys, source=workplace.catalog.source, query_name=query_name)
+        return published_partitions(workplace.session(), workplace.layout, workplace.catalog, query_name, keys)
+
+
+def _report(
+    context: dg.OutputContext, workplace: Workplace, described: Mapping[PartitionKey, metadata.Metadata]
+) -> None:
+    keys = {key: dagster_key(key) for key in described}
+    narrow_output(context, customer_days(workplace.catalog), list(keys.values()))
+    for key, shown in described.items():
+        describe_partition(context, keys[key], shown)
+
+
+def _previews(workplace: Workplace, pointers: Sequence[Pointer]) -> dict[PartitionKey, pa.Table]:
+    """The first rows of each partition, while they are few enough to be looked at one by one."""
+    if not pointers or len(pointers) > _PREVIEWED_PARTITIONS:
+        return {}
+    rows = read_published(
+        workplace.layout,
+        workplace.catalog,
+        pointers[0].key.query_name,
+        customers={pointer.key.customer_id for pointer in pointers},
+        days={pointer.key.logical_date for pointer in pointers},
+    )
+    return {
+        pointer.key: rows.filter(
+            (pc.field("customer_id") == pointer.key.customer_id)
+            & (pc.field("logical_date") == pointer.key.logical_date)
+        )
+        for pointer in pointers
+    }

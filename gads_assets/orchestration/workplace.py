@@ -1,0 +1,182 @@
+"""One way to wire the parts from settings, for Dagster's runs and for the command line alike."""
+
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Self
+
+from sqlalchemy import Engine
+from ulid import ULID
+
+from gads_assets.catalog.loading import load_catalog
+from gads_assets.catalog.specification import Catalog
+from gads_assets.domain.keys import RunId, StageId, parse_customer_id
+from gads_assets.raw.sink import RawSink
+from gads_assets.settings import Settings
+from gads_assets.state.connection import open_engine
+from gads_assets.state.customers import CustomerRegister
+from gads_assets.state.migration import migrate
+from gads_assets.state.partition_states import StateStore
+from gads_assets.state.run_records import RunRecords
+from gads_assets.state.server import running_database
+from gads_assets.warehouse.layout import WarehouseLayout
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from gads_assets.extract.client import GoogleAdsSource
+    from gads_assets.extract.partitions import Extractor
+    from gads_assets.validate.recording import Validator
+    from gads_assets.warehouse.loading import Loader
+
+
+class Workplace:
+    """Each part is made when it is first asked for, and put away when the workplace is left.
+
+    Spark, gRPC and google-ads are imported with the parts that need them: most commands need none.
+    """
+
+    def __init__(self, settings: Settings, *, session: "Callable[[], SparkSession] | None" = None) -> None:
+        self.settings = settings
+        self._given_session = session
+        self._open = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    @cached_property
+    def catalog(self) -> Catalog:
+        return load_catalog(self.settings.catalog_path)
+
+    @cached_property
+    def sink(self) -> RawSink:
+        return RawSink(self.settings.raw_uri)
+
+    @cached_property
+    def layout(self) -> WarehouseLayout:
+        return WarehouseLayout(root=self.settings.warehouse_uri, source=self.catalog.source)
+
+    @cached_property
+    def database_url(self) -> str:
+        """A database that is up and migrated, until the workplace is left."""
+        running = running_database(self.settings.database_home, self.settings.database_url)
+        url = self._open.enter_context(running)
+        migrate(url)
+        return url
+
+    @cached_property
+    def engine(self) -> Engine:
+        engine = open_engine(self.database_url)
+        self._open.callback(engine.dispose)
+        return engine
+
+    @cached_property
+    def store(self) -> StateStore:
+        return StateStore(self.engine)
+
+    @cached_property
+    def records(self) -> RunRecords:
+        return RunRecords(self.engine)
+
+    @cached_property
+    def customers(self) -> CustomerRegister:
+        return CustomerRegister(self.engine)
+
+    @cached_property
+    def _session(self) -> "SparkSession":
+        session = open_session(self.settings)
+        self._open.callback(session.stop)
+        return session
+
+    def session(self) -> "SparkSession":
+        return self._given_session() if self._given_session else self._session
+
+    @cached_property
+    def source(self) -> "GoogleAdsSource":
+        """Google when there are credentials; else the emulator that settings name; else one of this process's own."""
+        from gads_assets.emulator.accounts import MANAGER_CUSTOMER_ID  # noqa: PLC0415
+        from gads_assets.emulator.authority import CA_FILE  # noqa: PLC0415
+        from gads_assets.emulator.faults import parse_faults  # noqa: PLC0415
+        from gads_assets.emulator.server import serve_emulator  # noqa: PLC0415
+        from gads_assets.extract.client import connect_to_emulator, connect_to_google  # noqa: PLC0415
+
+        settings, version = self.settings, self.catalog.api_version
+        login = parse_customer_id(settings.google_ads_login or MANAGER_CUSTOMER_ID)
+        if settings.google_ads_config:
+            return connect_to_google(settings.google_ads_config, api_version=version, login_customer_id=login)
+        if settings.google_ads_endpoint:
+            endpoint, authority = settings.google_ads_endpoint, settings.emulator_home / CA_FILE
+        else:
+            faults = parse_faults(settings.emulator_faults or "")
+            emulator = self._open.enter_context(serve_emulator(home=settings.emulator_home, faults=faults))
+            endpoint, authority = emulator.endpoint, emulator.ca_path
+        return connect_to_emulator(endpoint, authority, api_version=version, login_customer_id=login)
+
+    @cached_property
+    def extractor(self) -> "Extractor":
+        from gads_assets.extract.partitions import Extractor  # noqa: PLC0415
+
+        return Extractor(
+            source=self.source,
+            sink=self.sink,
+            store=self.store,
+            new_run_id=lambda: RunId(str(ULID())),
+            now=_now,
+        )
+
+    @cached_property
+    def validator(self) -> "Validator":
+        from gads_assets.validate.recording import Validator  # noqa: PLC0415
+
+        return Validator(
+            session=self.session,
+            sink=self.sink,
+            catalog=self.catalog,
+            store=self.store,
+            records=self.records,
+            withdraw=self.loader.withdraw,
+            now=_now,
+        )
+
+    @cached_property
+    def loader(self) -> "Loader":
+        from gads_assets.warehouse.loading import Loader  # noqa: PLC0415
+        from gads_assets.warehouse.publishing import Publisher  # noqa: PLC0415
+
+        publisher = Publisher(
+            session=self.session,
+            layout=self.layout,
+            sink=self.sink,
+            catalog=self.catalog,
+            new_stage_id=lambda: StageId(str(ULID())),
+            now=_now,
+        )
+        return Loader(publisher=publisher, store=self.store, records=self.records)
+
+
+def open_session(settings: Settings) -> "SparkSession":
+    """The session that settings ask for: a Spark Connect server's, or one of this process's own."""
+    from gads_assets.warehouse.java import find_jars, find_java  # noqa: PLC0415
+    from gads_assets.warehouse.session import LocalSpark, connect_session, open_local_session  # noqa: PLC0415
+
+    if settings.spark_remote:
+        return connect_session(settings.spark_remote)
+    return open_local_session(
+        LocalSpark(
+            java=find_java(os.environ),
+            jars=find_jars(given=settings.spark_jars, kept=settings.spark_home / "jars"),
+            conf_dir=settings.spark_conf_dir,
+            scratch=settings.spark_home / "scratch",
+            log=settings.home / "logs" / "spark.log",
+            master=settings.spark_master,
+        )
+    )
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,83 @@
+"""What one Dagster run did to its partitions, and the lock that keeps two of them from publishing at once."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from sqlalchemy import Engine, bindparam, text
+
+from gads_assets.domain.keys import PartitionKey, RunId
+from gads_assets.domain.state import AttemptOutcome, ExtractionOutcome
+from gads_assets.state.connection import transaction
+from gads_assets.state.rows import key_from_row, keys_json, select_by_keys
+from gads_assets.state.tables import extraction_attempt, partition_attempt
+
+_EXTRACTIONS = (
+    select_by_keys(extraction_attempt)
+    .where(extraction_attempt.c.dagster_run_id == bindparam("dagster_run_id"))
+    .order_by(extraction_attempt.c.run_seq)
+)
+
+_JUDGEMENTS = (
+    select_by_keys(partition_attempt)
+    .where(partition_attempt.c.dagster_run_id == bindparam("dagster_run_id"))
+    .order_by(partition_attempt.c.attempt_number)
+)
+
+_LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended(:scope, 0))")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunExtraction:
+    run_id: RunId
+    run_seq: int
+    outcome: ExtractionOutcome
+    error_message: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunJudgement:
+    run_id: RunId
+    outcome: AttemptOutcome
+    error_message: str | None
+
+
+class RunRecords:
+    """Read by the root of a chain of re-executions, so that a repeated step finds what the first try did."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def extractions(self, dagster_run_id: str, keys: Iterable[PartitionKey]) -> dict[PartitionKey, RunExtraction]:
+        """The newest extraction of each partition in that run."""
+        with transaction(self._engine) as connection:
+            rows = connection.execute(_EXTRACTIONS, {"keys": keys_json(keys), "dagster_run_id": dagster_run_id})
+            return {
+                key_from_row(row): RunExtraction(
+                    run_id=RunId(row["run_id"]),
+                    run_seq=row["run_seq"],
+                    outcome=ExtractionOutcome(row["outcome"]),
+                    error_message=row["error_message"],
+                )
+                for row in rows.mappings()
+            }
+
+    def judgements(self, dagster_run_id: str, keys: Iterable[PartitionKey]) -> dict[PartitionKey, RunJudgement]:
+        """The newest judgement of each partition in that run."""
+        with transaction(self._engine) as connection:
+            rows = connection.execute(_JUDGEMENTS, {"keys": keys_json(keys), "dagster_run_id": dagster_run_id})
+            return {
+                key_from_row(row): RunJudgement(
+                    run_id=RunId(row["run_id"]),
+                    outcome=AttemptOutcome(row["outcome"]),
+                    error_message=row["error_message"],
+                )
+                for row in rows.mappings()
+            }
+
+    @contextmanager
+    def exclusive(self, scope: str) -> Iterator[None]:
+        """Waits until nobody else holds this scope. A process that dies lets go of it with its connection."""
+        with transaction(self._engine) as connection:
+            connection.execute(_LOCK, {"scope": scope})
+            yield

@@ -1,0 +1,141 @@
+"""The validator as the only writer of PartitionState: choose the runs, judge them, record what was found."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from pyspark.sql import SparkSession
+
+from gads_assets.catalog.specification import Catalog
+from gads_assets.domain.keys import PartitionKey, RunId
+from gads_assets.domain.manifest import RunManifest
+from gads_assets.domain.state import DemotionIntent, ExtractionOutcome, Judgement, validation_id
+from gads_assets.domain.verdict import Verdict
+from gads_assets.errors import RawSinkError
+from gads_assets.raw.sink import RawSink
+from gads_assets.state.partition_states import RecordedJudgement, StateStore
+from gads_assets.state.run_records import RunRecords
+from gads_assets.validate.judging import judge_runs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    verdict: Verdict
+    manifest: RunManifest | None
+    recorded: RecordedJudgement
+
+
+@dataclass(frozen=True, kw_only=True)
+class Validation:
+    """`unjudged` partitions have no run that could be judged: the reason is given, and no state was written."""
+
+    judged: Mapping[PartitionKey, Judged]
+    unjudged: Mapping[PartitionKey, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Candidate:
+    run_id: RunId
+    run_seq: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Validator:
+    """`withdraw` hides the rows of a partition whose authority was found bad; it must have done so when it returns."""
+
+    session: Callable[[], SparkSession]
+    sink: RawSink
+    catalog: Catalog
+    store: StateStore
+    records: RunRecords
+    withdraw: Callable[[DemotionIntent], None]
+    now: Callable[[], datetime]
+
+    def validate(self, keys: Sequence[PartitionKey], *, dagster_run_id: str) -> Validation:
+        """Judges each partition on its own and counts one attempt each, however often this is repeated in a run.
+
+        Judged is the run sealed in this Dagster run; else the authority; else the newest sealed one.
+        """
+        candidates, unjudged = self._candidates(keys, dagster_run_id)
+        verdicts = judge_runs(
+            self.session, self.sink, self.catalog, {key: candidate.run_id for key, candidate in candidates.items()}
+        )
+        judgements = [
+            (key, self._judgement(key, candidates[key], *verdicts[key], dagster_run_id)) for key in sorted(candidates)
+        ]
+        recorded = self.store.record_judgements(
+            judgements,
+            now=self.now(),
+            dagster_run_id=dagster_run_id,
+            rule_results={
+                judgement.validation_id: [
+                    {"rule": finding.rule.value, "passed": finding.passed, "detail": finding.detail}
+                    for finding in verdicts[key][1].findings
+                ]
+                for key, judgement in judgements
+            },
+        )
+        for record in recorded:
+            if record.demotion_opened:
+                self.withdraw(record.demotion_opened)
+                self.store.finish_demotion(record.demotion_opened, now=self.now())
+        return Validation(
+            judged={
+                record.key: Judged(manifest=verdicts[record.key][0], verdict=verdicts[record.key][1], recorded=record)
+                for record in recorded
+            },
+            unjudged=unjudged,
+        )
+
+    def _candidates(
+        self, keys: Sequence[PartitionKey], dagster_run_id: str
+    ) -> tuple[dict[PartitionKey, _Candidate], dict[PartitionKey, str]]:
+        extracted = self.records.extractions(dagster_run_id, keys)
+        states = self.store.states(keys)
+        candidates: dict[PartitionKey, _Candidate] = {}
+        unjudged: dict[PartitionKey, str] = {}
+        for key in keys:
+            extraction, state = extracted.get(key), states.get(key)
+            if extraction and extraction.outcome is ExtractionOutcome.FAILED:
+                unjudged[key] = extraction.error_message or "the extraction failed"
+            elif extraction:
+                candidates[key] = _Candidate(run_id=extraction.run_id, run_seq=extraction.run_seq)
+            elif state and state.current_run_id and state.current_run_seq:
+                candidates[key] = _Candidate(run_id=state.current_run_id, run_seq=state.current_run_seq)
+            elif newest := self._newest_sealed(key):
+                candidates[key] = newest
+            else:
+                unjudged[key] = "no sealed run exists; materialize the raw asset first"
+        return candidates, unjudged
+
+    def _newest_sealed(self, key: PartitionKey) -> _Candidate | None:
+        newest: _Candidate | None = None
+        for run_id in self.sink.sealed_runs(key):
+            try:
+                run_seq = self.sink.manifest(key, run_id).run_seq
+            except RawSinkError:
+                # A seal that cannot be read has no place in the order; the intact ones are judged before it.
+                continue
+            if newest is None or run_seq > newest.run_seq:
+                newest = _Candidate(run_id=run_id, run_seq=run_seq)
+        return newest
+
+    def _judgement(
+        self,
+        key: PartitionKey,
+        candidate: _Candidate,
+        manifest: RunManifest | None,
+        verdict: Verdict,
+        dagster_run_id: str,
+    ) -> Judgement:
+        current = self.catalog.query(key.query_name).schema.version
+        return Judgement(
+            run_id=candidate.run_id,
+            run_seq=candidate.run_seq,
+            schema_version=manifest.schema_version if manifest else current,
+            record_count=verdict.content.rows if verdict.content else 0,
+            content_digest=str(verdict.content) if verdict.content else None,
+            accepted=verdict.accepted,
+            error_message=verdict.error_message,
+            validation_id=validation_id(candidate.run_id, dagster_run_id),
+        )
