@@ -18,6 +18,7 @@ A failure to inject, repeatable: kind@customer/resource/day, `*` for any, with :
   bad_auth             UNAUTHENTICATED, n times (always)
   duplicated_rows      the day's first n rows (1) come twice
   wrong_customer_rows  the day's first n rows (1) carry another account's id
+  wrong_day_rows       the day's first n rows (1) carry a day that was not asked for
 Example: transient@2145550101/campaign/*:2"""
 
 

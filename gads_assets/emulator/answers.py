@@ -2,19 +2,18 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date
-from itertools import islice, product
+from itertools import groupby, islice, product
 
+from gads_assets.catalog.gaql_query import DATE_FIELD
 from gads_assets.emulator.accounts import EmulatedAccount
 from gads_assets.emulator.entities import CAMPAIGN, Entity, Lineage, children, is_dark, is_served, stable_number
+from gads_assets.emulator.faults import RowFaults
 from gads_assets.emulator.plan import CUSTOMER_CLIENT, DATE_SEGMENTS, AnswerPlan
 from gads_assets.emulator.rows import RowFacts, Value
 from gads_assets.emulator.traffic import Traffic, campaign_traffic, split, total
 from gads_assets.emulator.values import segment_values
 
 Values = tuple[Value, ...]
-Corruption = Callable[[date | None], tuple[int, int]]
-"""For a day: how many of its first rows are sent twice, and how many name a wrong customer."""
-
 _LIFETIME = "lifetime"
 _DailyTraffic = list[tuple[str, Traffic]]
 
@@ -24,7 +23,7 @@ def answer(
     account: EmulatedAccount,
     accounts: Sequence[EmulatedAccount],
     *,
-    corruption: Corruption = lambda _: (0, 0),
+    row_faults: Callable[[date | None], RowFaults] = lambda _: RowFaults(),
 ) -> Iterator[Values]:
     """One tuple per row, in the order of `plan.fields`."""
     if plan.resource == CUSTOMER_CLIENT:
@@ -34,7 +33,7 @@ def answer(
     else:
         facts = _entities(plan, account)
     matching = (row for row in facts if all(passes(row) for passes in plan.filters))
-    sent = _corrupted(plan, account, matching, corruption)
+    sent = _sent(plan, account, matching, row_faults)
     if plan.order_by:
         sent = iter(_ordered(plan, sent))
     return (values for _, values in islice(sent, plan.limit))
@@ -74,7 +73,7 @@ def _day_groups(plan: AnswerPlan) -> Iterable[tuple[dict[str, Value], list[str]]
         return [({}, [_LIFETIME])]
     days = map(date.fromordinal, plan.days)
     dated = ((tuple(DATE_SEGMENTS[path](day) for path in plan.date_segments), day.isoformat()) for day in days)
-    if "segments.date" in plan.date_segments:
+    if DATE_FIELD in plan.date_segments:
         return ((dict(zip(plan.date_segments, values, strict=True)), [day]) for values, day in dated)
     groups: dict[tuple[Value, ...], list[str]] = {}
     for values, day in dated:
@@ -122,23 +121,28 @@ def _descend(
             yield from _descend(plan, account, (*lineage, child), child_days, chain[1:])
 
 
-def _corrupted(
-    plan: AnswerPlan, account: EmulatedAccount, rows: Iterable[RowFacts], corruption: Corruption
+def _sent(
+    plan: AnswerPlan,
+    account: EmulatedAccount,
+    rows: Iterable[RowFacts],
+    row_faults: Callable[[date | None], RowFaults],
 ) -> Iterator[tuple[RowFacts, Values]]:
-    current: Value = None
-    sent = twice = wrong = 0
-    for index, facts in enumerate(rows):
-        day = facts.segments.get("segments.date")
-        if index == 0 or day != current:
-            current, sent = day, 0
-            twice, wrong = corruption(date.fromisoformat(day) if isinstance(day, str) else None)
-        values = tuple(field.value(facts) for field in plan.fields)
-        if sent < wrong:
-            values = tuple(_disguised(value, account) for value in values)
-        yield facts, values
-        if sent < twice:
+    """The rows with their values, corrupted where that was asked for."""
+    for day, rows_of_day in groupby(rows, key=lambda facts: facts.segments.get(DATE_FIELD)):
+        faults = row_faults(date.fromisoformat(day) if isinstance(day, str) else None)
+        for position, facts in enumerate(rows_of_day):
+            values = tuple(field.value(facts) for field in plan.fields)
+            if position < faults.wrong_customer:
+                values = tuple(_disguised(value, account) for value in values)
+            if position < faults.wrong_day and plan.days:
+                stray = date.fromordinal(plan.days[-1] + 1).isoformat()
+                values = tuple(
+                    stray if field.path == DATE_FIELD else value
+                    for field, value in zip(plan.fields, values, strict=True)
+                )
             yield facts, values
-        sent += 1
+            if position < faults.sent_twice:
+                yield facts, values
 
 
 def _disguised(value: Value, account: EmulatedAccount) -> Value:

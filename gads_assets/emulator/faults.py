@@ -36,6 +36,8 @@ class FaultKind(Enum):
     """The first n rows (1) of the day are sent twice."""
     WRONG_CUSTOMER_ROWS = "wrong_customer_rows"
     """The first n rows (1) of the day carry another account's id."""
+    WRONG_DAY_ROWS = "wrong_day_rows"
+    """The first n rows (1) of the day carry a day after the last that was asked for."""
 
 
 _DEFAULT_AMOUNTS = {FaultKind.QUOTA: 30, FaultKind.BAD_AUTH: 10**6}
@@ -53,6 +55,15 @@ class Fault:
 
     def concerns(self, customer_id: str, resource: str) -> bool:
         return self.customer_id in (None, customer_id) and self.resource in (None, resource)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowFaults:
+    """How many of a day's first rows each fault touches."""
+
+    sent_twice: int = 0
+    wrong_customer: int = 0
+    wrong_day: int = 0
 
 
 def parse_faults(text: str) -> tuple[Fault, ...]:
@@ -116,15 +127,21 @@ class CallFaults:
                         if self._struck[key] < fault.amount:
                             self._struck[key] += 1
                             return fault.kind, 0.0
-                    case FaultKind.DUPLICATED_ROWS | FaultKind.WRONG_CUSTOMER_ROWS:
+                    case FaultKind.DUPLICATED_ROWS | FaultKind.WRONG_CUSTOMER_ROWS | FaultKind.WRONG_DAY_ROWS:
                         continue
         return None
 
-    def rows_of(self, kind: FaultKind, customer_id: str, resource: str, day: date | None) -> int:
-        """How many of the day's first rows a fault of rows touches."""
-        amounts = (
-            fault.amount
-            for fault in self._faults
-            if fault.kind is kind and fault.concerns(customer_id, resource) and fault.day in (None, day)
+    def rows_of(self, customer_id: str, resource: str, day: date | None) -> RowFaults:
+        def amount(kind: FaultKind) -> int:
+            amounts = (
+                fault.amount
+                for fault in self._faults
+                if fault.kind is kind and fault.concerns(customer_id, resource) and fault.day in (None, day)
+            )
+            return max(amounts, default=0)
+
+        return RowFaults(
+            sent_twice=amount(FaultKind.DUPLICATED_ROWS),
+            wrong_customer=amount(FaultKind.WRONG_CUSTOMER_ROWS),
+            wrong_day=amount(FaultKind.WRONG_DAY_ROWS),
         )
-        return max(amounts, default=0)

@@ -38,6 +38,17 @@ DATE_SEGMENTS: dict[str, Callable[[date], Value]] = {
     "segments.month_of_year": lambda day: _MONTHS[day.month - 1],
 }
 
+_DATE_OPERATORS = frozenset(
+    {
+        Operator.EQUALS,
+        Operator.BETWEEN,
+        Operator.GREATER,
+        Operator.GREATER_OR_EQUAL,
+        Operator.LESS,
+        Operator.LESS_OR_EQUAL,
+    }
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerPlan:
@@ -163,19 +174,19 @@ def _days(query: GaqlQuery, *, required: bool) -> range | None:
     for condition in query.conditions:
         if condition.field != DATE_FIELD:
             continue
+        if condition.operator not in _DATE_OPERATORS:
+            raise query_refused(
+                "BAD_OPERATOR",
+                f"The emulator answers =, BETWEEN and comparisons on {DATE_FIELD}, not {condition.operator.value}.",
+            )
         values = [_ordinal(str(literal.value)) for literal in condition.values]
         match condition.operator:
-            case Operator.EQUALS | Operator.BETWEEN:
-                low, high = max(low, values[0]), min(high, values[-1])
             case Operator.GREATER_OR_EQUAL | Operator.GREATER:
                 low = max(low, values[0] + (condition.operator is Operator.GREATER))
             case Operator.LESS_OR_EQUAL | Operator.LESS:
                 high = min(high, values[0] - (condition.operator is Operator.LESS))
             case _:
-                raise query_refused(
-                    "BAD_OPERATOR",
-                    f"The emulator answers =, BETWEEN and comparisons on {DATE_FIELD}, not {condition.operator.value}.",
-                )
+                low, high = max(low, values[0]), min(high, values[-1])
     if low > first and high < last:
         return range(low, high + 1)
     if required or (low, high) != (first, last):

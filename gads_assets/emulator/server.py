@@ -25,7 +25,7 @@ from gads_assets.emulator.failures import (
     unauthenticated,
     unavailable,
 )
-from gads_assets.emulator.faults import CallFaults, Fault, FaultKind
+from gads_assets.emulator.faults import CallFaults, Fault, FaultKind, RowFaults
 from gads_assets.emulator.messages import ApiMessages, fill_row, messages_of
 from gads_assets.emulator.plan import AnswerPlan, plan_answer
 from gads_assets.errors import SetupError
@@ -204,14 +204,10 @@ class _Service(_GenericHandler):
             case (FaultKind.BAD_AUTH, _):
                 raise unauthenticated("OAUTH_TOKEN_INVALID", "OAuth token in the header is not valid.")
 
-        def corruption(day: date | None) -> tuple[int, int]:
-            twice, wrong = (
-                self._faults.rows_of(kind, account.customer_id, plan.resource, day)
-                for kind in (FaultKind.DUPLICATED_ROWS, FaultKind.WRONG_CUSTOMER_ROWS)
-            )
-            return twice, wrong
+        def row_faults(day: date | None) -> RowFaults:
+            return self._faults.rows_of(account.customer_id, plan.resource, day)
 
-        rows = answer(plan, account, tuple(self._accounts.values()), corruption=corruption)
+        rows = answer(plan, account, tuple(self._accounts.values()), row_faults=row_faults)
         return plan, rows, struck is not None
 
     def _account(self, customer_id: str, context: grpc.ServicerContext) -> EmulatedAccount:

@@ -44,20 +44,25 @@ class GoogleAdsSource:
         self.login_customer_id = login_customer_id
 
     def stream(self, customer_id: CustomerId, gaql: str, *, timeout: float = _TIMEOUT) -> Iterator[Sequence[Message]]:
-        """Batches of protobuf GoogleAdsRow, as the API sends them; raises ExtractionError leaves, nothing else.
+        """Batches of protobuf GoogleAdsRow, as the API sends them; whatever goes wrong is an ExtractionError leaf.
 
-        One call, one API operation; nothing is retried here.
+        One call, one API operation; nothing is retried here. Leaving the iteration early ends the call.
         """
         # Being a method of this object, the generator holds the service: collected in mid-stream, it would close
         # the channel.
+        call: Any = None
         try:
-            for response in self._service.search_stream(customer_id=customer_id, query=gaql, timeout=timeout):
+            call = self._service.search_stream(customer_id=customer_id, query=gaql, timeout=timeout)
+            for response in call:
                 yield response.results
         except Exception as error:
             failure = translated(error, customer_id=customer_id)
             if failure is None:
                 raise
             raise failure from error
+        finally:
+            if call is not None:
+                call.cancel()
 
 
 def connect_to_emulator(

@@ -1,0 +1,340 @@
+"""The emulator as a process and as a server: ports, versions, the command, and Google's own way to connect to it."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from time import monotonic
+
+import pytest
+import yaml
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from gads_assets.catalog.fields import installed_api_versions
+from gads_assets.domain.keys import CustomerId
+from gads_assets.emulator.accounts import MANAGER_CUSTOMER_ID
+from gads_assets.emulator.server import RunningEmulator, serve_emulator
+from gads_assets.errors import SettingsError, SetupError
+from gads_assets.extract.accounts import discover_accounts
+from gads_assets.extract.client import GoogleAdsSource, connect_to_emulator, connect_to_google
+
+BAKERY = CustomerId("2145550101")
+DAY = "SELECT campaign.id, segments.date FROM campaign WHERE segments.date = '2024-06-04'"
+COMMAND = "import typer; from gads_assets.cli.emulator import emulator; typer.run(emulator)"
+
+
+def connected(running: RunningEmulator, api_version: str = "v26") -> GoogleAdsSource:
+    return connect_to_emulator(
+        running.endpoint, running.ca_path, api_version=api_version, login_customer_id=MANAGER_CUSTOMER_ID
+    )
+
+
+def row_count(source: GoogleAdsSource) -> int:
+    return sum(len(batch) for batch in source.stream(BAKERY, DAY))
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(scope="module")
+def emulator(home: Path) -> Iterator[RunningEmulator]:
+    with serve_emulator(home=home / "emulator") as running:
+        yield running
+
+
+def test_a_port_in_use_is_one_line_with_the_fix(home: Path, emulator: RunningEmulator) -> None:
+    port = int(emulator.endpoint.rpartition(":")[2])
+    with (
+        pytest.raises(SetupError, match=rf"port {port} cannot be used .* choose a free one") as refusal,
+        serve_emulator(home=home / "emulator", port=port),
+    ):
+        pass
+    assert "\n" not in str(refusal.value)
+
+
+def test_only_this_machine_can_reach_it(emulator: RunningEmulator) -> None:
+    port = int(emulator.endpoint.rpartition(":")[2])
+    listening = [
+        line.split()[1]
+        for table in ("/proc/net/tcp", "/proc/net/tcp6")
+        for line in Path(table).read_text().splitlines()[1:]
+        if line.split()[3] == "0A" and line.split()[1].endswith(f":{port:04X}")
+    ]
+    # 127.0.0.1, plain or mapped into IPv6, as the kernel writes it.
+    assert listening
+    assert all(address.split(":")[0].endswith("0100007F") for address in listening)
+
+
+@pytest.mark.parametrize("api_version", installed_api_versions())
+def test_every_version_that_the_client_has_is_served(emulator: RunningEmulator, api_version: str) -> None:
+    assert row_count(connected(emulator, api_version)) > 5
+
+
+def test_a_version_that_the_client_lacks_is_named_with_those_it_has(emulator: RunningEmulator) -> None:
+    with pytest.raises(SettingsError, match=r"'v9' is not in the installed google-ads client; use one of .*v26"):
+        connected(emulator, "v9")
+
+
+def test_a_missing_certificate_or_a_bad_endpoint_says_what_to_do(emulator: RunningEmulator, tmp_path: Path) -> None:
+    for endpoint, ca_path, said in (
+        (emulator.endpoint, tmp_path / "ca.pem", "start `gads emulator` with the same GADS_HOME"),
+        ("localhost", emulator.ca_path, "write it as localhost:50051"),
+        ("https://localhost:1/", emulator.ca_path, "write it as localhost:50051"),
+    ):
+        with pytest.raises(SettingsError, match=said):
+            connect_to_emulator(endpoint, ca_path, api_version="v26", login_customer_id=MANAGER_CUSTOMER_ID)
+
+
+def test_a_proxy_meant_for_the_world_outside_is_not_asked(
+    emulator: RunningEmulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "https_proxy", "grpc_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    assert row_count(connected(emulator)) > 5
+
+
+def test_callers_at_the_same_time_all_get_their_own_answers(emulator: RunningEmulator) -> None:
+    source = connected(emulator)
+    clients = [account.customer_id for account in discover_accounts(source, MANAGER_CUSTOMER_ID)]
+
+    def rows(customer: CustomerId) -> tuple[CustomerId, set[int]]:
+        gaql = "SELECT customer.id FROM ad_group WHERE segments.date = '2024-06-04'"
+        return customer, {row.customer.id for batch in source.stream(customer, gaql) for row in batch}  # type: ignore[attr-defined]  # GoogleAdsRow
+
+    with ThreadPoolExecutor(6) as pool:
+        for customer, ids in pool.map(rows, clients * 6):
+            assert ids == {int(customer)}
+
+
+def test_latency_delays_every_answer(home: Path) -> None:
+    with serve_emulator(home=home / "emulator", latency=0.3) as running:
+        source = connected(running)
+        row_count(source)
+        started = monotonic()
+        row_count(source)
+        assert monotonic() - started >= 0.3
+
+
+def test_search_pages_through_the_same_rows_as_the_stream(emulator: RunningEmulator) -> None:
+    source = connected(emulator)
+    gaql = (
+        "SELECT ad_group.id, segments.date FROM search_term_view "
+        "WHERE segments.date BETWEEN '2024-04-01' AND '2024-05-31'"
+    )
+    streamed = [row for batch in source.stream(BAKERY, gaql) for row in batch]
+    before = emulator.operations
+    pager = source._service.search(customer_id=BAKERY, query=gaql)
+    paged = [type(row).pb(row) if hasattr(type(row), "pb") else row for row in pager]
+    assert len(paged) > 10_000
+    assert emulator.operations == before + 1
+    assert [row.SerializeToString() for row in paged] == [row.SerializeToString() for row in streamed]
+
+
+@contextmanager
+def running_command(home: Path, *arguments: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", COMMAND, *arguments],
+        env={**os.environ, "GADS_HOME": str(home), **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_command_serves_until_it_is_told_to_stop_and_then_ends_well(home: Path, number: signal.Signals) -> None:
+    with running_command(home, "--json") as process:
+        assert process.stdout is not None
+        facts = json.loads(process.stdout.readline())
+        source = connect_to_emulator(
+            facts["endpoint"],
+            Path(facts["ca_path"]),
+            api_version="v26",
+            login_customer_id=CustomerId(facts["login_customer_id"]),
+        )
+        assert row_count(source) > 5
+        process.send_signal(number)
+        rest, errors = process.communicate(timeout=20)
+        assert process.returncode == 0
+        assert rest == ""
+        assert errors == "stopped after 1 operations\n"
+
+
+def test_the_command_prints_the_line_that_another_shell_needs(home: Path) -> None:
+    with running_command(home) as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(2)]
+        endpoint = re.fullmatch(r"export GADS_GOOGLE_ADS_ENDPOINT=localhost:([0-9]+)\n", lines[1])
+        assert endpoint
+        with socket.create_connection(("127.0.0.1", int(endpoint[1])), timeout=5):
+            pass
+
+
+def test_the_command_takes_faults_from_its_options_or_from_the_environment(home: Path) -> None:
+    for arguments, environment in (
+        (("--fault", "transient@*/campaign/*", "--fault", "bad_auth@*/ad_group/*"), {}),
+        ((), {"GADS_EMULATOR_FAULTS": "transient@*/campaign/*;bad_auth@*/ad_group/*"}),
+    ):
+        with running_command(home, "--json", *arguments, **environment) as process:
+            assert process.stdout is not None
+            facts = json.loads(process.stdout.readline())
+            source = connect_to_emulator(
+                facts["endpoint"],
+                Path(facts["ca_path"]),
+                api_version="v26",
+                login_customer_id=MANAGER_CUSTOMER_ID,
+            )
+            with pytest.raises(Exception, match="UNAVAILABLE"):
+                row_count(source)
+            assert row_count(source) > 5
+            with pytest.raises(Exception, match="OAUTH_TOKEN_INVALID"):
+                list(source.stream(BAKERY, "SELECT ad_group.id FROM ad_group"))
+
+
+class TokenServer(ThreadingHTTPServer):
+    """Google's OAuth end: gives `answers` one after the other, repeating the last."""
+
+    answers: list[tuple[int, dict[str, object]]]
+
+
+class _TokenHandler(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        assert isinstance(self.server, TokenServer)
+        answers = self.server.answers
+        status, document = answers.pop(0) if len(answers) > 1 else answers[0]
+        content = json.dumps(document).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+_TokenAnswer = tuple[int, dict[str, object]]
+GRANTED: _TokenAnswer = (200, {"access_token": "granted-token", "expires_in": 3600, "token_type": "Bearer"})
+EXPIRES_AT_ONCE: _TokenAnswer = (200, {"access_token": "granted-token", "expires_in": 1, "token_type": "Bearer"})
+REFUSED: _TokenAnswer = (400, {"error": "invalid_grant", "error_description": "hunter2 was revoked"})
+
+# A process of its own, as only its first TLS handshake decides whom the library's channel trusts.
+ASK_GOOGLE = """
+import sys
+from pathlib import Path
+from gads_assets.errors import GadsError
+from gads_assets.extract.client import connect_to_google
+try:
+    source = connect_to_google(Path(sys.argv[1]), api_version="v26", login_customer_id="1000000000")
+    rows = sum(len(batch) for batch in source.stream("2145550101", sys.argv[2]))
+    print(source.origin, rows)
+except GadsError as error:
+    print(type(error).__name__, error)
+"""
+
+
+def ask_google(emulator: RunningEmulator, folder: Path, answers: list[_TokenAnswer], **changes: object) -> str:
+    server = TokenServer(("127.0.0.1", 0), _TokenHandler)
+    server.answers = answers
+    Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        key = rsa.generate_private_key(public_exponent=65537, key_size=2048).private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+        account = {
+            "type": "service_account",
+            "client_email": "reader@example.test",
+            "private_key": key.decode(),
+            "private_key_id": "1",
+            "token_uri": f"http://127.0.0.1:{server.server_port}/token",
+        }
+        (folder / "key.json").write_text(json.dumps(account))
+        settings = {
+            "developer_token": "developer-hunter2",
+            "json_key_file_path": str(folder / "key.json"),
+            "use_proto_plus": True,
+            "endpoint": emulator.endpoint,
+            "logging": {"version": 1, "root": {"level": "DEBUG"}},
+            **changes,
+        }
+        (folder / "google-ads.yaml").write_text(yaml.safe_dump(settings))
+        done = subprocess.run(
+            [sys.executable, "-c", ASK_GOOGLE, str(folder / "google-ads.yaml"), DAY],
+            env={**os.environ, "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": str(emulator.ca_path), "NO_PROXY": "*"},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert "hunter2" not in done.stdout + done.stderr
+    assert done.stderr == ""
+    return done.stdout.strip()
+
+
+def test_a_google_ads_yaml_reaches_the_api_through_the_librarys_own_client(
+    emulator: RunningEmulator, tmp_path: Path
+) -> None:
+    origin, rows = ask_google(emulator, tmp_path, [GRANTED]).split()
+    assert origin == "google"
+    assert int(rows) == row_count(connected(emulator))
+
+
+def test_credentials_that_google_refuses_are_reported_without_being_shown(
+    emulator: RunningEmulator, tmp_path: Path
+) -> None:
+    assert ask_google(emulator, tmp_path, [REFUSED]).startswith(
+        "AuthenticationError Google refuses the credentials of the google-ads.yaml (invalid_grant)"
+    )
+
+
+def test_a_token_refused_in_mid_life_is_about_credentials_although_grpc_says_unavailable(
+    emulator: RunningEmulator, tmp_path: Path
+) -> None:
+    assert ask_google(emulator, tmp_path, [EXPIRES_AT_ONCE, REFUSED]).startswith(
+        "AuthenticationError Google refuses the credentials of the google-ads.yaml (invalid_grant)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "cannot be read"),
+        ("refresh_token: hunter2: : [", "is not YAML"),
+        ("hunter2", "is not a mapping"),
+        ("refresh_token: hunter2", "it needs developer_token"),
+        ("developer_token: hunter2\nclient_id: hunter2", "it needs developer_token"),
+        ("developer_token: hunter2\njson_key_file_path: /hunter2/key.json", "naming a service account's key file"),
+    ],
+)
+def test_a_google_ads_yaml_that_cannot_be_used_is_one_line_that_shows_none_of_it(
+    tmp_path: Path, content: str | None, said: str
+) -> None:
+    path = tmp_path / "google-ads.yaml"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(SettingsError, match=said) as refusal:
+        connect_to_google(path, api_version="v26", login_customer_id=MANAGER_CUSTOMER_ID)
+    assert "hunter2" not in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+    assert str(path) in str(refusal.value)
