@@ -10,25 +10,29 @@ import typer
 
 from gads_assets.settings import read_settings
 
-FAULTS_HELP = """\b
-A failure to inject, repeatable: kind@customer/resource/day, `*` for any, with :n where it counts.
-  transient            UNAVAILABLE, n times (1) for each customer and resource
-  midstream_break      some rows, then the stream breaks, n times (1)
-  quota                RESOURCE_EXHAUSTED until n seconds (30) have passed
-  bad_auth             UNAUTHENTICATED, n times (always)
-  duplicated_rows      the day's first n rows (1) come twice
-  wrong_customer_rows  the day's first n rows (1) carry another account's id
-  wrong_day_rows       the day's first n rows (1) carry a day that was not asked for
-Example: transient@2145550101/campaign/*:2"""
-
 
 def emulator(
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any free port.")] = 0,
-    fault: Annotated[list[str] | None, typer.Option("--fault", metavar="TEXT", help=FAULTS_HELP)] = None,
+    fault: Annotated[
+        list[str] | None, typer.Option("--fault", metavar="TEXT", help="A failure to inject; may be repeated.")
+    ] = None,
     latency_ms: Annotated[int, typer.Option(min=0, help="Answer each call this much later.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line instead of text.")] = False,
 ) -> None:
-    """Serve an emulated Google Ads API on loopback until interrupted."""
+    """Serve an emulated Google Ads API on loopback until interrupted.
+
+    A failure is written kind@customer/resource/day, with * for any of the three and :n where a number is wanted:
+    transient@2145550101/campaign/2024-06-01:2. Without --fault, those of GADS_EMULATOR_FAULTS, separated by ;
+
+    \b
+    transient            UNAVAILABLE, n times (1) a customer and resource
+    midstream_break      some rows, then a broken stream, n times (1)
+    quota                RESOURCE_EXHAUSTED until n seconds (30) passed
+    bad_auth             UNAUTHENTICATED, n times (always)
+    duplicated_rows      the day's first n rows (1) come twice
+    wrong_customer_rows  the day's first n rows (1) name another account
+    wrong_day_rows       the day's first n rows (1) name a day not asked for
+    """
     # gRPC and the API's messages take a second or two to import; --help and bad input need neither.
     from gads_assets.emulator.faults import parse_faults  # noqa: PLC0415
 

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date
+from functools import partial
 from itertools import groupby, islice, product
+from typing import Any
 
 from gads_assets.catalog.gaql_query import DATE_FIELD
 from gads_assets.emulator.accounts import EmulatedAccount
@@ -11,7 +13,7 @@ from gads_assets.emulator.faults import RowFaults
 from gads_assets.emulator.plan import CUSTOMER_CLIENT, DATE_SEGMENTS, AnswerPlan
 from gads_assets.emulator.rows import RowFacts, Value
 from gads_assets.emulator.traffic import Traffic, campaign_traffic, split, total
-from gads_assets.emulator.values import segment_values
+from gads_assets.emulator.values import SelectedField, segment_values
 
 Values = tuple[Value, ...]
 _LIFETIME = "lifetime"
@@ -156,9 +158,11 @@ def _ordered(plan: AnswerPlan, rows: Iterable[tuple[RowFacts, Values]]) -> list[
     ordered = list(rows)
     # Sorting is stable: by the last field first, so that the first one has the final word.
     for field, descending in reversed(plan.order_by):
-        ordered.sort(key=lambda row, field=field: _sort_key(field.value(row[0])), reverse=descending)  # type: ignore[misc]
+        ordered.sort(key=partial(_sort_key, field), reverse=descending)
     return ordered
 
 
-def _sort_key(value: Value) -> tuple[bool, object]:
+def _sort_key(field: SelectedField, row: tuple[RowFacts, Values]) -> tuple[bool, Any]:
+    """Rows without a value come first; the rest compare by their one type."""
+    value = field.value(row[0])
     return (value is not None, value if isinstance(value, str | int | float) else str(value))
