@@ -18,9 +18,15 @@ from gads_assets.settings import read_settings
 
 # Name, where it lives (a Typer app or a function), and its line in `gads --help`.
 _COMMANDS = (
+    ("setup", "gads_assets.cli.setup:setup", "Make this machine ready: Java, the Delta JARs, the database."),
+    ("doctor", "gads_assets.cli.setup:doctor", "Check each part that a run needs: ok, or how to mend it."),
+    ("demo", "gads_assets.cli.demo:demo", "Publish a week of three emulated accounts through Dagster."),
+    ("ui", "gads_assets.cli.ui:ui", "Serve Dagster's page on this home."),
     ("env", "gads_assets.cli.environment:environment", "Print the shell lines that plain `dagster` commands need."),
     ("db", "gads_assets.cli.database:database_app", "Start, stop, migrate or look at the database."),
     ("catalog", "gads_assets.cli.catalog:catalog_app", "List, check and describe the queries."),
+    ("customers", "gads_assets.cli.customers:customers_app", "Discover, register and list accounts."),
+    ("query", "gads_assets.cli.query:query", "Run a SELECT over the published tables."),
     ("emulator", "gads_assets.cli.emulator:emulator", "Serve an emulated Google Ads API on this machine."),
 )
 
@@ -77,6 +83,8 @@ def _root(
 
 def main() -> None:
     """Exits 0 when done, 1 when refused or failed, 2 on wrong usage, 130 when interrupted."""
+    # gRPC reads it when it is first imported, and otherwise remarks on every process started while a channel is open.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     try:
         typer.main.get_command(app).main(prog_name="gads")
     except GadsError as error:

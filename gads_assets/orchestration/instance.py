@@ -71,6 +71,7 @@ def dagster_environment(settings: Settings, database_url: str) -> dict[str, str]
         "GADS_DAGSTER_POSTGRES_URL": dagster_storage_url(database_url),
         "DAGSTER_EVENT_BATCH_SIZE": "500",  # materializations of a batch are then stored in a few statements
         "SPARK_CONF_DIR": str(settings.spark_conf_dir),
+        "GRPC_VERBOSITY": "ERROR",  # it remarks on every process that is started while a channel is open
     }
 
 

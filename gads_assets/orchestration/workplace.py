@@ -97,25 +97,29 @@ class Workplace:
         return self._given_session() if self._given_session else self._session
 
     @cached_property
-    def source(self) -> "GoogleAdsSource":
-        """Google when there are credentials; else the emulator that settings name; else one of this process's own."""
-        from gads_assets.emulator.accounts import MANAGER_CUSTOMER_ID  # noqa: PLC0415
-        from gads_assets.emulator.authority import CA_FILE  # noqa: PLC0415
+    def endpoint(self) -> str:
+        """The emulator that settings name, or one of this process's own."""
         from gads_assets.emulator.faults import parse_faults  # noqa: PLC0415
         from gads_assets.emulator.server import serve_emulator  # noqa: PLC0415
+
+        if self.settings.google_ads_endpoint:
+            return self.settings.google_ads_endpoint
+        faults = parse_faults(self.settings.emulator_faults or "")
+        return self._open.enter_context(serve_emulator(home=self.settings.emulator_home, faults=faults)).endpoint
+
+    @cached_property
+    def source(self) -> "GoogleAdsSource":
+        """Google when there are credentials, else the emulator."""
+        from gads_assets.emulator.accounts import MANAGER_CUSTOMER_ID  # noqa: PLC0415
+        from gads_assets.emulator.authority import CA_FILE  # noqa: PLC0415
         from gads_assets.extract.client import connect_to_emulator, connect_to_google  # noqa: PLC0415
 
         settings, version = self.settings, self.catalog.api_version
         login = parse_customer_id(settings.google_ads_login or MANAGER_CUSTOMER_ID)
         if settings.google_ads_config:
             return connect_to_google(settings.google_ads_config, api_version=version, login_customer_id=login)
-        if settings.google_ads_endpoint:
-            endpoint, authority = settings.google_ads_endpoint, settings.emulator_home / CA_FILE
-        else:
-            faults = parse_faults(settings.emulator_faults or "")
-            emulator = self._open.enter_context(serve_emulator(home=settings.emulator_home, faults=faults))
-            endpoint, authority = emulator.endpoint, emulator.ca_path
-        return connect_to_emulator(endpoint, authority, api_version=version, login_customer_id=login)
+        authority = settings.emulator_home / CA_FILE
+        return connect_to_emulator(self.endpoint, authority, api_version=version, login_customer_id=login)
 
     @cached_property
     def extractor(self) -> "Extractor":

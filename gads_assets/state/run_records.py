@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 
 from sqlalchemy import Engine, bindparam, text
 
@@ -23,6 +24,16 @@ _JUDGEMENTS = (
     .where(partition_attempt.c.dagster_run_id == bindparam("dagster_run_id"))
     .order_by(partition_attempt.c.attempt_number)
 )
+
+_PROGRESS = text("""
+    SELECT
+        (SELECT count(DISTINCT (customer_id, query_name, logical_date)) FROM extraction_attempt
+            WHERE outcome = 'sealed' AND started_at >= :since) AS extracted,
+        (SELECT count(DISTINCT (customer_id, query_name, logical_date)) FROM partition_attempt
+            WHERE judged_at >= :since) AS judged,
+        (SELECT count(DISTINCT (customer_id, query_name, logical_date)) FROM load_record
+            WHERE loaded_at >= :since) AS published
+""")
 
 _LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended(:scope, 0))")
 
@@ -74,6 +85,11 @@ class RunRecords:
                 )
                 for row in rows.mappings()
             }
+
+    def progress(self, *, since: datetime) -> dict[str, int]:
+        """How many partitions were extracted, judged and published since then."""
+        with transaction(self._engine) as connection:
+            return dict(connection.execute(_PROGRESS, {"since": since}).mappings().one())
 
     @contextmanager
     def exclusive(self, scope: str) -> Iterator[None]:

@@ -7,10 +7,15 @@ from pyspark.sql import DataFrame, SparkSession
 
 from gads_assets.catalog.specification import Catalog, Column, QuerySchema
 from gads_assets.domain.keys import PartitionKey
+from gads_assets.domain.state import LoadRecord
 from gads_assets.warehouse.columns import reader_columns, schema_versions
 from gads_assets.warehouse.layout import WarehouseLayout
 from gads_assets.warehouse.pointers import pointer_table
 
+_LOAD_RECORD_COLUMNS = (
+    "source STRING, query_name STRING, customer_id STRING, logical_date DATE, run_id STRING, schema_version STRING, "
+    "record_count BIGINT, content_digest STRING, pointer_version BIGINT, loaded_at TIMESTAMP"
+)
 _HIGHEST = "max_by(struct(status, schema_version, stage_id), struct(state_version, stage_id)) AS pointer"
 
 
@@ -35,6 +40,32 @@ def register_views(spark: SparkSession, layout: WarehouseLayout, catalog: Catalo
     spark.sql(f"CREATE DATABASE IF NOT EXISTS `{catalog.source}`")
     for name in catalog.queries:
         spark.sql(f"CREATE OR REPLACE VIEW `{catalog.source}`.`{name}` AS {published_sql(layout, catalog, name)}")
+
+
+def register_load_records(spark: SparkSession, records: Sequence[LoadRecord]) -> None:
+    """`load_records`: when each run was first published, and what it held."""
+    rows = [
+        (
+            record.key.source,
+            record.key.query_name,
+            record.key.customer_id,
+            record.key.logical_date,
+            record.run_id,
+            record.schema_version,
+            record.record_count,
+            record.content_digest,
+            record.pointer_version,
+            record.loaded_at,
+        )
+        for record in records
+    ]
+    spark.createDataFrame(rows, _LOAD_RECORD_COLUMNS).createOrReplaceTempView("load_records")
+
+
+def select_only(spark: SparkSession, sql: str) -> DataFrame:
+    """Runs a query and refuses everything else: a statement that writes cannot stand inside a FROM."""
+    # The line break ends a comment on the query's last line, which would hide the parenthesis.
+    return spark.sql(f"SELECT * FROM (\n{sql}\n)")
 
 
 def published_sql(layout: WarehouseLayout, catalog: Catalog, query_name: str) -> str:
