@@ -9,7 +9,7 @@ from ulid import ULID
 from gads_assets.catalog.gaql import parse_gaql
 from gads_assets.catalog.specification import Catalog, Column, QuerySchema, QuerySpecification
 from gads_assets.domain.keys import CustomerId, PartitionKey, RunId
-from gads_assets.domain.manifest import RunManifest
+from gads_assets.domain.manifest import PayloadFile, RunManifest
 from gads_assets.raw.sink import RawSink, RunFacts
 
 QUERY = "campaign"
@@ -23,6 +23,29 @@ COLUMNS = (
     Column(name="campaign_name", field="campaign.name", type="string"),
     Column(name="metrics_clicks", field="metrics.clicks", type="bigint"),
     Column(name="metrics_conversions", field="metrics.conversions", type="double"),
+)
+
+MANIFEST = RunManifest(
+    source="google_ads",
+    customer_id=CustomerId("1234567890"),
+    query_name="campaign",
+    logical_date=date(2024, 6, 1),
+    run_id=RunId("01ARZ3NDEKTSV4RRFFQ69G5FAV"),
+    run_seq=7,
+    schema_version="1",
+    record_count=3,
+    gaql="SELECT campaign.id FROM campaign",
+    gaql_sha256="0" * 64,
+    api_version="v26",
+    api_origin="emulator",
+    account_time_zone="Europe/Berlin",
+    account_currency="EUR",
+    window_start=date(2024, 6, 1),
+    window_end=date(2024, 6, 7),
+    extraction_started_at=datetime(2024, 6, 9, 4, tzinfo=UTC),
+    extraction_finished_at=datetime(2024, 6, 9, 4, 1, tzinfo=UTC),
+    code_version="abc",
+    files=(PayloadFile(name="part-00000.jsonl.gz", bytes=120, sha256="1" * 64),),
 )
 
 
@@ -69,6 +92,33 @@ def row(partition: PartitionKey, campaign: int, **changes: object) -> dict[str, 
     }
 
 
+def unused_run_id() -> RunId:
+    return RunId(str(ULID()))
+
+
+def run_facts(
+    partition: PartitionKey,
+    *,
+    run_seq: int = 1,
+    schema_version: str = "1",
+    extracted_at: datetime = datetime(2024, 7, 1, tzinfo=UTC),
+) -> RunFacts:
+    return RunFacts(
+        run_seq=run_seq,
+        schema_version=schema_version,
+        gaql=GAQL,
+        api_version="v26",
+        api_origin="emulator",
+        account_time_zone="Europe/Berlin",
+        account_currency="EUR",
+        window_start=partition.logical_date,
+        window_end=partition.logical_date,
+        extraction_started_at=extracted_at,
+        extraction_finished_at=extracted_at,
+        code_version="test",
+    )
+
+
 def seal(
     sink: RawSink,
     partition: PartitionKey,
@@ -78,21 +128,8 @@ def seal(
     schema_version: str = "1",
     extracted_at: datetime = datetime(2024, 7, 1, tzinfo=UTC),
 ) -> RunManifest:
-    with sink.begin(partition, RunId(str(ULID()))) as writer:
+    with sink.begin(partition, unused_run_id()) as writer:
         writer.extend(json.dumps(row, ensure_ascii=False).encode() for row in rows)
         return writer.seal(
-            RunFacts(
-                run_seq=run_seq,
-                schema_version=schema_version,
-                gaql=GAQL,
-                api_version="v26",
-                api_origin="emulator",
-                account_time_zone="Europe/Berlin",
-                account_currency="EUR",
-                window_start=partition.logical_date,
-                window_end=partition.logical_date,
-                extraction_started_at=extracted_at,
-                extraction_finished_at=extracted_at,
-                code_version="test",
-            )
+            run_facts(partition, run_seq=run_seq, schema_version=schema_version, extracted_at=extracted_at)
         )

@@ -13,6 +13,7 @@ from gads_assets.domain.keys import (
     parse_logical_date,
     parse_run_id,
 )
+from gads_assets.errors import PartitionKeyError
 
 MANIFEST_VERSION = 1
 
@@ -88,7 +89,7 @@ def manifest_from_json(content: bytes) -> RunManifest:
         raise ManifestError(f"metadata.json has missing or unknown members: {different}")
     try:
         return _decode(document)
-    except (KeyError, TypeError, ValueError) as error:
+    except (TypeError, ValueError, PartitionKeyError) as error:
         raise ManifestError(f"metadata.json has a member of the wrong kind: {error}") from None
 
 
@@ -99,33 +100,24 @@ def _encode(value: object) -> str:
 
 
 def _decode(document: dict[str, Any]) -> RunManifest:
-    for name in ("run_seq", "record_count"):
-        _require_count(name, document[name])
-    moments: dict[str, Any] = {name: _moment(name, document[name]) for name in ("extraction_started_at", "extraction_finished_at")}
-    days: dict[str, Any] = {name: parse_logical_date(document[name]) for name in ("logical_date", "window_start", "window_end")}
-    files = tuple(PayloadFile(**item) for item in document["files"])
-    for file in files:
+    counts = {"run_seq", "record_count"}
+    for name, value in document.items():
+        if name in counts:
+            _require_count(name, value)
+        elif name != "files" and not isinstance(value, str):
+            raise TypeError(f"{name} must be text")
+    document["files"] = tuple(PayloadFile(**item) for item in document["files"])
+    for file in document["files"]:
         _require_count("files.bytes", file.bytes)
         if not isinstance(file.name, str) or not isinstance(file.sha256, str) or "/" in file.name:
             raise ValueError("files must name plain files with a SHA-256 each")
-    texts = {
-        name: value
-        for name, value in document.items()
-        if name not in {*moments, *days, "files", "run_seq", "record_count", "run_id", "customer_id"}
-    }
-    for name, value in texts.items():
-        if not isinstance(value, str):
-            raise TypeError(f"{name} must be text")
-    return RunManifest(
-        **texts,
-        **moments,
-        **days,
-        customer_id=parse_customer_id(document["customer_id"]),
-        run_id=parse_run_id(document["run_id"]),
-        run_seq=document["run_seq"],
-        record_count=document["record_count"],
-        files=files,
-    )
+    for name in ("logical_date", "window_start", "window_end"):
+        document[name] = parse_logical_date(document[name])
+    for name in ("extraction_started_at", "extraction_finished_at"):
+        document[name] = _moment(name, document[name])
+    document["customer_id"] = parse_customer_id(document["customer_id"])
+    document["run_id"] = parse_run_id(document["run_id"])
+    return RunManifest(**document)
 
 
 def _require_count(name: str, value: object) -> None:
@@ -133,8 +125,8 @@ def _require_count(name: str, value: object) -> None:
         raise ValueError(f"{name} must be a whole number, zero or more")
 
 
-def _moment(name: str, text: object) -> datetime:
-    moment = datetime.fromisoformat(text) if isinstance(text, str) else None
-    if moment is None or moment.tzinfo is None:
+def _moment(name: str, text: str) -> datetime:
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
         raise ValueError(f"{name} must be a time with its zone")
     return moment

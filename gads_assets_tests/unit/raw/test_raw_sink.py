@@ -1,0 +1,160 @@
+import gzip
+import json
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from upath import UPath
+
+from gads_assets.domain.manifest import RunManifest
+from gads_assets.errors import BrokenSealError, RawSinkError, RunNotFoundError, SealedRunError
+from gads_assets.raw.sink import RawSink
+from gads_assets_tests.sealed_runs import key, row, run_facts, seal, unused_run_id
+
+PARTITION = key()
+
+
+@pytest.fixture
+def sink(tmp_path: Path) -> RawSink:
+    return RawSink(str(tmp_path))
+
+
+def _folder(tmp_path: Path, run: RunManifest) -> Path:
+    return tmp_path / "google_ads" / run.customer_id / run.query_name / run.logical_date.isoformat() / run.run_id
+
+
+def test_a_sealed_run_reads_back_row_by_row(sink: RawSink) -> None:
+    rows = [row(PARTITION, 1), row(PARTITION, 2, campaign_name=None)]
+    run = seal(sink, PARTITION, rows)
+    assert sink.manifest(PARTITION, run.run_id) == run
+    assert list(sink.rows(run)) == rows
+    assert run.record_count == 2
+    sink.verify(run)
+
+
+def test_an_empty_day_is_sealed_with_zero_rows(sink: RawSink) -> None:
+    run = seal(sink, PARTITION, [])
+    sink.verify(run)
+    assert (run.record_count, list(sink.rows(run))) == (0, [])
+
+
+def test_the_same_rows_give_the_same_bytes(sink: RawSink) -> None:
+    rows = [row(PARTITION, number) for number in range(50)]
+    first, second = seal(sink, PARTITION, rows), seal(sink, PARTITION, rows)
+    assert first.files == second.files
+
+
+def test_a_run_without_its_seal_does_not_exist(sink: RawSink, tmp_path: Path) -> None:
+    run_id = unused_run_id()
+    writer = sink.begin(PARTITION, run_id)
+    writer.append(b"{}")
+    assert sink.sealed_runs(PARTITION) == []
+    with pytest.raises(RunNotFoundError, match="does not exist"):
+        sink.manifest(PARTITION, run_id)
+    writer.abandon()
+    assert not list(tmp_path.rglob(run_id))
+
+
+def test_runs_are_listed_oldest_first(sink: RawSink) -> None:
+    runs = [seal(sink, PARTITION, []).run_id for _ in range(3)]
+    assert sink.sealed_runs(PARTITION) == sorted(runs)
+
+
+def test_a_run_id_is_used_once(sink: RawSink) -> None:
+    run = seal(sink, PARTITION, [])
+    with pytest.raises(SealedRunError, match="exists already"):
+        sink.begin(PARTITION, run.run_id)
+
+
+def test_a_sealed_run_takes_neither_rows_nor_a_second_seal(sink: RawSink) -> None:
+    with sink.begin(PARTITION, unused_run_id()) as writer:
+        run = writer.seal(run_facts(PARTITION))
+        with pytest.raises(SealedRunError):
+            writer.append(b"{}")
+        with pytest.raises(SealedRunError):
+            writer.seal(run_facts(PARTITION))
+    sink.verify(run)
+
+
+def test_a_seal_that_somebody_else_wrote_is_not_replaced(sink: RawSink, tmp_path: Path) -> None:
+    run_id = unused_run_id()
+    writer = sink.begin(PARTITION, run_id)
+    seal_file = next(tmp_path.rglob(run_id)) / "metadata.json"
+    seal_file.write_text("theirs")
+    with pytest.raises(SealedRunError):
+        writer.seal(run_facts(PARTITION))
+    assert seal_file.read_text() == "theirs"
+
+
+def test_an_error_while_writing_leaves_no_directory_behind(sink: RawSink, tmp_path: Path) -> None:
+    def crash_after_a_row() -> None:
+        with sink.begin(PARTITION, unused_run_id()) as writer:
+            writer.append(b"{}")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        crash_after_a_row()
+    assert not list(tmp_path.rglob("*.gz"))
+
+
+def _flip(folder: Path) -> None:
+    payload = next(folder.glob("*.gz"))
+    content = bytearray(payload.read_bytes())
+    content[len(content) // 2] ^= 1
+    payload.write_bytes(content)
+
+
+def _truncate(folder: Path) -> None:
+    payload = next(folder.glob("*.gz"))
+    payload.write_bytes(payload.read_bytes()[:-3])
+
+
+def _other_rows(folder: Path) -> None:
+    next(folder.glob("*.gz")).write_bytes(gzip.compress(b"{}\n"))
+
+
+@pytest.mark.parametrize(
+    ("damage", "complaint"),
+    [
+        (_flip, "the seal says"),
+        (_truncate, "the seal says"),
+        (_other_rows, "the seal says"),
+        (lambda folder: next(folder.glob("*.gz")).unlink(), "is missing"),
+        (lambda folder: (folder / "part-00001.jsonl.gz").touch(), "is not named by the seal"),
+    ],
+)
+def test_every_change_of_a_sealed_run_is_found(sink: RawSink, tmp_path: Path, damage: Any, complaint: str) -> None:
+    run = seal(sink, PARTITION, [row(PARTITION, 1)])
+    damage(_folder(tmp_path, run))
+    with pytest.raises(BrokenSealError, match=complaint):
+        sink.verify(run)
+
+
+def test_a_seal_from_another_run_is_refused(sink: RawSink, tmp_path: Path) -> None:
+    mine, theirs = seal(sink, PARTITION, []), seal(sink, key(day="2024-06-02"), [])
+    (_folder(tmp_path, mine) / "metadata.json").write_bytes((_folder(tmp_path, theirs) / "metadata.json").read_bytes())
+    with pytest.raises(BrokenSealError, match="carries the seal of run"):
+        sink.manifest(PARTITION, mine.run_id)
+
+
+def test_a_malformed_seal_is_refused_naming_the_run(sink: RawSink, tmp_path: Path) -> None:
+    run = seal(sink, PARTITION, [])
+    (_folder(tmp_path, run) / "metadata.json").write_text(json.dumps({"manifest_version": 1}))
+    with pytest.raises(BrokenSealError, match=run.run_id):
+        sink.manifest(PARTITION, run.run_id)
+
+
+def test_a_place_that_cannot_be_written_is_named_with_the_fix(tmp_path: Path) -> None:
+    (tmp_path / "raw").write_text("a file, not a folder")
+    with pytest.raises(RawSinkError, match="cannot be written"):
+        RawSink(str(tmp_path / "raw")).begin(PARTITION, unused_run_id())
+
+
+def test_the_sink_works_on_a_filesystem_that_is_not_a_disk() -> None:
+    root = UPath("memory://raw-sink-test")
+    sink = RawSink(str(root))
+    run = seal(sink, PARTITION, [row(PARTITION, 1)])
+    sink.verify(run)
+    assert sink.sealed_runs(PARTITION) == [run.run_id]
+    assert [line["segments_date"] for line in sink.rows(run)] == [date(2024, 6, 1).isoformat()]

@@ -1,0 +1,39 @@
+from pathlib import Path
+
+import pytest
+
+from gads_assets.errors import SettingsError
+from gads_assets.settings import read_settings
+
+
+def test_an_empty_environment_keeps_everything_under_one_folder_beside_the_project() -> None:
+    settings = read_settings({})
+    assert settings.home.name == ".gads"
+    for place in (settings.raw_uri, settings.warehouse_uri, settings.database_home, settings.dagster_home):
+        assert Path(place).is_relative_to(settings.home)
+
+
+def test_each_part_can_be_moved_out_on_its_own() -> None:
+    settings = read_settings({"GADS_HOME": "/data/gads", "GADS_RAW_URI": "s3://bucket/raw"})
+    assert (settings.raw_uri, settings.warehouse_uri) == ("s3://bucket/raw", "/data/gads/warehouse")
+
+
+def test_a_variable_set_to_nothing_counts_as_unset() -> None:
+    assert read_settings({"GADS_DATABASE_URL": " ", "GADS_SPARK_REMOTE": ""}) == read_settings({})
+
+
+@pytest.mark.parametrize(
+    ("environment", "named"),
+    [
+        ({"GADS_DATABASE_URL": "mysql://u:secret@h/d"}, "GADS_DATABASE_URL"),
+        ({"GADS_SPARK_REMOTE": "localhost:15002"}, "GADS_SPARK_REMOTE"),
+        ({"GADS_SPARK_REMOTE": "sc://h", "GADS_SPARK_MASTER": "local"}, "GADS_SPARK_MASTER"),
+        ({"GADS_GOOGLE_ADS_CONFIG": "a.yaml", "GADS_GOOGLE_ADS_ENDPOINT": "localhost:1"}, "GADS_GOOGLE_ADS_ENDPOINT"),
+    ],
+)
+def test_a_setting_that_cannot_be_used_is_refused_by_name_and_without_secrets(
+    environment: dict[str, str], named: str
+) -> None:
+    with pytest.raises(SettingsError, match=named) as refused:
+        read_settings(environment)
+    assert "secret" not in str(refused.value)
