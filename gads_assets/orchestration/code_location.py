@@ -1,0 +1,28 @@
+"""Everything Dagster is told about: assets, checks, resources, and how steps run."""
+
+import dagster as dg
+
+from gads_assets.catalog.specification import Catalog
+from gads_assets.orchestration.assets import raw_asset, table_asset
+from gads_assets.orchestration.checks import verdict_check
+from gads_assets.orchestration.io_managers import PublishedTableIOManager, RawRunIOManager
+from gads_assets.orchestration.partitions import customer_days
+from gads_assets.orchestration.resources import SparkResource, WorkplaceResource
+
+
+def code_location(catalog: Catalog, spark: SparkResource) -> dg.Definitions:
+    partitions_def = customer_days(catalog)
+    queries = catalog.queries.values()
+    workplace = WorkplaceResource(spark=spark)
+    return dg.Definitions(
+        assets=[make(catalog, query, partitions_def) for query in queries for make in (raw_asset, table_asset)],
+        asset_checks=[verdict_check(catalog, query, partitions_def) for query in queries],
+        resources={
+            "spark": spark,
+            "workplace": workplace,
+            "raw_runs": RawRunIOManager(workplace=workplace),
+            "published_tables": PublishedTableIOManager(workplace=workplace),
+        },
+        # One process a run: its steps share one Spark session, and a second one would cost more than it brings.
+        executor=dg.in_process_executor,
+    )
