@@ -1,0 +1,107 @@
+"""Verdicts on real sealed runs, one Spark job for all of them."""
+
+import gzip
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from gads_assets.domain.keys import PartitionKey
+from gads_assets.domain.manifest import RunManifest
+from gads_assets.domain.verdict import Rule, Verdict
+from gads_assets.raw.sink import RawSink
+from gads_assets.validate.judging import judge_runs
+from gads_assets_tests.sealed_runs import catalog, key, row, run_facts, seal, unused_run_id
+
+
+@pytest.fixture
+def sink(tmp_path: Path) -> RawSink:
+    return RawSink(str(tmp_path / "raw"))
+
+
+def _judge(spark: SparkSession, sink: RawSink, *runs: RunManifest) -> dict[PartitionKey, Verdict]:
+    verdicts = judge_runs(lambda: spark, sink, catalog(), {run.key: run.run_id for run in runs})
+    return {partition: verdict for partition, (_, verdict) in verdicts.items()}
+
+
+def _broken(verdict: Verdict) -> set[Rule]:
+    return {finding.rule for finding in verdict.findings if not finding.passed}
+
+
+def _seal_lines(sink: RawSink, partition: PartitionKey, lines: Sequence[bytes]) -> RunManifest:
+    with sink.begin(partition, unused_run_id()) as writer:
+        writer.extend(lines)
+        return writer.seal(run_facts(partition))
+
+
+def test_each_run_of_a_batch_is_judged_on_its_own(spark: SparkSession, sink: RawSink) -> None:
+    good, empty = key(day="2024-06-01"), key(day="2024-06-02")
+    bad = {
+        key(day="2024-06-03"): (lambda k: [row(k, 1), row(k, 1)], {Rule.NATURAL_KEY}),
+        key(day="2024-06-04"): (lambda k: [row(k, 1, campaign_id=None)], {Rule.NATURAL_KEY}),
+        key(day="2024-06-05"): (lambda k: [row(k, 1), row(k, 2, customer_id=1111111111)], {Rule.CUSTOMER}),
+        key(day="2024-06-06"): (lambda k: [row(k, 1, segments_date="2024-06-07")], {Rule.DAY}),
+        key(day="2024-06-07"): (lambda k: [row(k, 1, segments_date=None)], {Rule.DAY}),
+        key(day="2024-06-08"): (lambda k: [row(k, 1, metrics_clicks=-1)], {Rule.BOUNDS}),
+        key(day="2024-06-09"): (lambda k: [row(k, 1, metrics_conversions=float("nan"))], {Rule.BOUNDS}),
+        key(day="2024-06-10"): (lambda k: [row(k, 1, metrics_clicks="many")], {Rule.SCHEMA}),
+        key(day="2024-06-11"): (lambda k: [row(k, 1, metrics_clicks=2**70)], {Rule.SCHEMA}),
+    }
+    runs = [seal(sink, good, [row(good, 1), row(good, 2)]), seal(sink, empty, [])]
+    runs += [seal(sink, partition, make(partition)) for partition, (make, _) in bad.items()]
+
+    verdicts = _judge(spark, sink, *runs)
+
+    assert verdicts[good].accepted
+    assert verdicts[empty].accepted
+    assert {partition: _broken(verdicts[partition]) for partition in bad} == {
+        partition: rules for partition, (_, rules) in bad.items()
+    }
+
+
+@pytest.mark.parametrize("line", [b"not json", b"[1, 2]", b'{"campaign_id": 1', b'"text"', b"\xff\xfe\x00"])
+def test_a_line_that_is_no_row_rejects_its_run(spark: SparkSession, sink: RawSink, line: bytes) -> None:
+    verdict = _judge(spark, sink, _seal_lines(sink, key(), [line]))[key()]
+    assert not verdict.accepted
+    assert verdict.error_message
+
+
+def test_a_count_that_differs_from_the_seal_rejects_the_run(spark: SparkSession, sink: RawSink) -> None:
+    run = _seal_lines(sink, key(), [b""])
+    assert run.record_count == 1
+    assert _broken(_judge(spark, sink, run)[key()]) == {Rule.RECORD_COUNT}
+
+
+def test_a_run_extracted_before_its_day_had_ended_is_rejected(spark: SparkSession, sink: RawSink) -> None:
+    noon = datetime(2024, 6, 1, 12, tzinfo=UTC)
+    run = seal(sink, key(), [row(key(), 1)], extracted_at=noon)
+    assert _broken(_judge(spark, sink, run)[key()]) == {Rule.DAY_OVER}
+
+
+def test_a_damaged_run_is_rejected_without_disturbing_the_others(spark: SparkSession, sink: RawSink) -> None:
+    damaged, missing, good = (key(day=f"2024-06-0{day}") for day in (1, 2, 3))
+    runs = [seal(sink, partition, [row(partition, 1)]) for partition in (damaged, missing, good)]
+    Path(sink.payload_uris(runs[0])[0]).write_bytes(gzip.compress(b"{}"))
+    Path(sink.payload_uris(runs[1])[0]).unlink()
+
+    verdicts = _judge(spark, sink, *runs)
+
+    assert _broken(verdicts[damaged]) == _broken(verdicts[missing]) == {Rule.SEAL}
+    assert verdicts[good].accepted
+
+
+def test_the_digest_depends_on_the_rows_and_not_on_their_order_or_batch(spark: SparkSession, sink: RawSink) -> None:
+    one, two = key(day="2024-06-01"), key(day="2024-06-02")
+    rows = [row(one, number) for number in range(20)]
+    forwards, backwards = seal(sink, one, rows), seal(sink, one, rows[::-1])
+    other = seal(sink, one, [*rows[:-1], row(one, 19, metrics_clicks=0)])
+    slid = seal(sink, one, [*rows[:-1], row(one, 19, metrics_clicks=None, metrics_conversions=190.0)])
+
+    contents = [
+        _judge(spark, sink, run, seal(sink, two, []))[one].content for run in (forwards, backwards, other, slid)
+    ]
+
+    assert contents[0] == contents[1]
+    assert len({str(content) for content in contents}) == 3
