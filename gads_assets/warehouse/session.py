@@ -2,9 +2,11 @@
 
 import logging
 import os
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
@@ -13,6 +15,8 @@ from pyspark.sql import SparkSession
 
 from gads_assets.errors import SetupError
 from gads_assets.warehouse.java import Java
+
+_CONNECT_PORT = 15002
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,15 +50,26 @@ def open_local_session(local: LocalSpark) -> SparkSession:
 
 def connect_session(remote: str) -> SparkSession:
     """A session on a Spark Connect server, which must have Delta; it reads the same storage as this process."""
-    try:
-        session = SparkSession.builder.remote(remote).getOrCreate()
-        session.conf.set("spark.sql.session.timeZone", "UTC")
-        session.sql("SELECT 1").collect()
-    except PySparkException as error:
-        raise SetupError(
-            f"no Spark Connect server answers at {remote}; start it, or unset GADS_SPARK_REMOTE"
-        ) from error
+    _require_listening(remote)
+    # The client logs every refused query, plan and stack included, before it raises the error that we report.
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    session = SparkSession.builder.remote(remote).getOrCreate()
+    session.conf.set("spark.sql.session.timeZone", "UTC")
     return session
+
+
+def _require_listening(remote: str) -> None:
+    """The client itself would go on trying for many minutes."""
+    address = urlsplit(remote)
+    try:
+        with socket.create_connection((address.hostname or "", address.port or _CONNECT_PORT), timeout=5):
+            pass
+    except (OSError, ValueError):
+        raise SetupError(
+            f"no Spark Connect server answers at {address.hostname}:{address.port or _CONNECT_PORT}; "
+            "start it, or unset GADS_SPARK_REMOTE"
+        ) from None
 
 
 def _start_jvm(local: LocalSpark, conf: SparkConf) -> None:
