@@ -274,17 +274,19 @@ def _run(command: list[Path | str], account: ServerAccount, *, statement: str = 
     # A single-user server exits 0 even when it refused the statement.
     if completed.returncode != 0 or "ERROR:" in completed.stderr:
         raise SetupError(
-            f"the embedded PostgreSQL cannot be set up: {_first_complaint(completed.stderr)}; "
+            f"the embedded PostgreSQL cannot be set up: {_first_complaint(completed.stderr, completed.returncode)}; "
             "set GADS_HOME to another folder, or GADS_DATABASE_URL"
         )
 
 
-def _first_complaint(output: str) -> str:
+def _first_complaint(output: str, status: int | None = None) -> str:
     """The first, since later ones follow from it."""
     if "No space left on device" in output:
         return "no space left on the disk (it needs about 100 MB)"
     complaint = re.search(r"(?:error|ERROR|FATAL|PANIC): +(.+)", output)
-    return complaint.group(1).strip() if complaint else "it gave no reason"
+    if complaint:
+        return complaint.group(1).strip()
+    return "it gave no reason" if status is None else f"it ended with status {status}"
 
 
 def _wait_until(condition: Callable[[], bool], seconds: float) -> bool:

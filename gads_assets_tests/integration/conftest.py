@@ -1,0 +1,63 @@
+"""One PostgreSQL server a test process, and a fresh migrated database for each test that asks."""
+
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+from sqlalchemy import Engine
+
+from gads_assets.state.connection import open_engine, parse_database_url
+from gads_assets.state.migration import migrate
+from gads_assets.state.partition_states import StateStore
+from gads_assets.state.server import running_database
+
+_TEMPLATE = "migrated"
+_numbers = count(1)
+
+
+@pytest.fixture(scope="session")
+def postgres_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A running server; its own database is left alone, so that tests can copy the template beside it."""
+    with running_database(tmp_path_factory.mktemp("server") / "postgres", None) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def _template(postgres_url: str) -> str:
+    execute(postgres_url, f"CREATE DATABASE {_TEMPLATE}")
+    migrate(named(postgres_url, _TEMPLATE))
+    return _TEMPLATE
+
+
+@pytest.fixture
+def database_url(postgres_url: str, _template: str) -> Iterator[str]:
+    """A database of the test's own, migrated and empty; copying a template takes a few milliseconds."""
+    name = f"test_{next(_numbers)}"
+    execute(postgres_url, f"CREATE DATABASE {name} TEMPLATE {_template} STRATEGY file_copy")
+    yield named(postgres_url, name)
+    execute(postgres_url, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def engine(database_url: str) -> Iterator[Engine]:
+    engine = open_engine(database_url)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def store(engine: Engine) -> StateStore:
+    return StateStore(engine)
+
+
+def named(url: str, database: str) -> str:
+    return parse_database_url(url).set(database=database).render_as_string(hide_password=False)
+
+
+def execute(url: str, statement: str) -> None:
+    engine = open_engine(url)
+    try:
+        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            connection.exec_driver_sql(statement)
+    finally:
+        engine.dispose()

@@ -1,0 +1,125 @@
+"""Migrations by their effect: an empty database ends as the declaration says, once, whoever else migrates."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import Engine, text
+
+from gads_assets.errors import StateStoreError
+from gads_assets.state.connection import open_engine
+from gads_assets.state.migration import VERSION_TABLE, MigrationStatus, migrate, migration_status
+from gads_assets.state.tables import metadata
+
+HEAD = "0001"
+
+# Everything in our schema that has a definition, as PostgreSQL itself writes it back.
+CATALOG = {
+    "columns": """
+        SELECT table_name, column_name, ordinal_position, data_type, is_nullable, column_default
+        FROM information_schema.columns WHERE table_schema = 'public'
+    """,
+    "constraints": """
+        SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid)
+        FROM pg_constraint WHERE connamespace = 'public'::regnamespace
+    """,
+    "indexes": "SELECT tablename, indexname, indexdef FROM pg_indexes WHERE schemaname = 'public'",
+    "sequences": "SELECT sequencename, data_type::text, start_value, increment_by FROM pg_sequences",
+    "triggers": """
+        SELECT tgrelid::regclass::text, tgname, pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal
+    """,
+    "functions": """
+        SELECT proname, pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = 'public'::regnamespace
+    """,
+}
+
+
+@contextmanager
+def opened(url: str) -> Iterator[Engine]:
+    engine = open_engine(url)
+    try:
+        yield engine
+    finally:
+        engine.dispose()
+
+
+def catalog(engine: Engine) -> dict[str, list[tuple[object, ...]]]:
+    with engine.begin() as connection:
+        found = {name: [tuple(row) for row in connection.execute(text(query))] for name, query in CATALOG.items()}
+    return {
+        name: sorted((row for row in rows if not str(row[0]).startswith(VERSION_TABLE)), key=repr)
+        for name, rows in found.items()
+    }
+
+
+def test_an_empty_database_migrates_to_exactly_the_declared_schema(new_database: Callable[[], str]) -> None:
+    migrated_url, declared_url = new_database(), new_database()
+    migrate(migrated_url)
+    with opened(migrated_url) as migrated, opened(declared_url) as declared:
+        metadata.create_all(declared)
+        expected = catalog(declared)
+        assert catalog(migrated) == expected
+        assert len(expected["triggers"]) == 4
+        assert len(expected["functions"]) == 2
+
+
+def test_alembic_finds_nothing_to_generate_after_migrating(new_database: Callable[[], str]) -> None:
+    url = new_database()
+    migrate(url)
+    with opened(url) as engine, engine.begin() as connection:
+        context = MigrationContext.configure(
+            connection,
+            opts={"version_table": VERSION_TABLE, "compare_type": True, "compare_server_default": True},
+        )
+        assert compare_metadata(context, metadata) == []
+
+
+def test_migrating_twice_changes_nothing(new_database: Callable[[], str]) -> None:
+    url = new_database()
+    assert migration_status(url) == MigrationStatus(current=None, head=HEAD)
+    assert migrate(url) == MigrationStatus(current=None, head=HEAD)
+    with opened(url) as engine:
+        before = catalog(engine)
+        assert migrate(url) == MigrationStatus(current=HEAD, head=HEAD)
+        assert catalog(engine) == before
+    assert migration_status(url).is_current
+
+
+def test_processes_that_migrate_at_once_all_succeed_and_one_does_the_work(new_database: Callable[[], str]) -> None:
+    url = new_database()
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: migrate(url), range(4)))
+    assert sorted(status.current or "" for status in found) == ["", HEAD, HEAD, HEAD]
+
+
+def test_a_migration_that_fails_leaves_the_database_as_it_was(new_database: Callable[[], str]) -> None:
+    url = new_database()
+    with opened(url) as engine:
+        with engine.begin() as connection:
+            connection.execute(text("CREATE TABLE customer (somebody_elses text)"))
+        before = catalog(engine)
+        with pytest.raises(StateStoreError, match=r'relation "customer" already exists'):
+            migrate(url)
+        assert catalog(engine) == before
+    assert migration_status(url).current is None
+
+
+def test_a_database_of_a_newer_version_is_left_alone_with_the_fix_named(new_database: Callable[[], str]) -> None:
+    url = new_database()
+    migrate(url)
+    with opened(url) as engine, engine.begin() as connection:
+        connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))
+    with pytest.raises(StateStoreError, match="migrated by a newer version of gads_assets; update this installation"):
+        migrate(url)
+
+
+def test_migrating_works_from_any_folder_and_leaves_nothing_there(
+    new_database: Callable[[], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    migrate(new_database())
+    assert list(tmp_path.iterdir()) == []
