@@ -83,8 +83,10 @@ def _root(
 
 def main() -> None:
     """Exits 0 when done, 1 when refused or failed, 2 on wrong usage, 130 when interrupted."""
-    # gRPC reads it when it is first imported, and otherwise remarks on every process started while a channel is open.
+    # gRPC reads both when it is first imported. It would remark on every process started while a channel is open; and
+    # its own handling of forks now and then breaks the channel, and the child that was about to become PostgreSQL.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     try:
         typer.main.get_command(app).main(prog_name="gads")
     except GadsError as error:

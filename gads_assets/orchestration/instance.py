@@ -72,6 +72,8 @@ def dagster_environment(settings: Settings, database_url: str) -> dict[str, str]
         "DAGSTER_EVENT_BATCH_SIZE": "500",  # materializations of a batch are then stored in a few statements
         "SPARK_CONF_DIR": str(settings.spark_conf_dir),
         "GRPC_VERBOSITY": "ERROR",  # it remarks on every process that is started while a channel is open
+        # Its handling of forks aborted one in forty children before they became Spark's JVM; none of ours stays a fork.
+        "GRPC_ENABLE_FORK_SUPPORT": "0",
     }
 
 
