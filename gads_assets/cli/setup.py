@@ -21,9 +21,8 @@ def setup() -> None:
     """Make this machine ready: Java, the Delta JARs, the database. What is there already is left alone."""
     settings = read_settings(os.environ)
     require_writable(settings.home)
-    java = _java()
     if not settings.spark_remote:
-        _jars(settings, java)
+        _jars(settings, _java())
     _database(settings)
 
 
@@ -106,11 +105,19 @@ def doctor(as_json: JsonOption = False) -> None:
 def _parts(settings: Settings) -> list[tuple[str, Callable[[], str]]]:
     return [
         ("home", lambda: _home(settings)),
-        ("java", lambda: f"Java {(java := find_java(os.environ)).major} in {java.home}"),
-        ("jars", lambda: ", ".join(jar.name for jar in _found_jars(settings))),
+        *_spark_parts(settings),
         ("database", lambda: _database_detail(settings)),
         ("catalog", lambda: _catalog_detail(settings)),
         ("google ads", lambda: _api_detail(settings)),
+    ]
+
+
+def _spark_parts(settings: Settings) -> list[tuple[str, Callable[[], str]]]:
+    if settings.spark_remote:
+        return [("spark", lambda: f"Spark Connect at {settings.spark_remote}")]
+    return [
+        ("java", lambda: f"Java {(java := find_java(os.environ)).major} in {java.home}"),
+        ("jars", lambda: ", ".join(jar.name for jar in _found_jars(settings))),
     ]
 
 

@@ -114,7 +114,7 @@ class Publisher:
 
 
 def publishing_scope(source: str, query_name: str) -> str:
-    """What a publisher locks: on a plain disk, Delta's commit is not exclusive between two JVMs."""
+    """What a publisher locks: state, pointers and the first creation of a table must not change under it."""
     return f"publish {source}/{query_name}"
 
 
