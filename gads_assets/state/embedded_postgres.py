@@ -16,6 +16,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -171,6 +172,8 @@ class EmbeddedPostgres:
                     *(binaries / "initdb", "-D", fresh, "-U", _SUPERUSER, "--auth=trust", "--encoding=UTF8"),
                     # Sorts by code point as Python does, and the same on every machine.
                     *("--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"),
+                    # One call for the disk instead of one for each of a thousand files.
+                    *(("--sync-method=syncfs",) if sys.platform == "linux" else ()),
                 ],
                 account,
             )
@@ -184,12 +187,15 @@ class EmbeddedPostgres:
             shutil.rmtree(fresh, ignore_errors=True)
 
     def _clear_remains(self) -> None:
-        """After a crash: what PostgreSQL cannot clear itself when another process has got the recorded pid.
+        """After a crash: what PostgreSQL does not clear itself, because some process has the recorded pid.
 
         Waits for the dead server's children first; removing postmaster.pid while one still writes would let two
         servers into the same files.
         """
         _wait_until(lambda: not _any_postgres_in(self.data), _STOP_SECONDS)
+        pid = self._recorded_process_id()
+        if pid is None or not _process_state(pid):
+            return
         (self.data / "postmaster.pid").unlink(missing_ok=True)
         for name in (f".s.PGSQL.{_PORT}", f".s.PGSQL.{_PORT}.lock"):
             (self.socket_directory / name).unlink(missing_ok=True)

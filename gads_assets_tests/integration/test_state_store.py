@@ -195,13 +195,15 @@ def test_error_messages_that_quote_broken_text_are_recorded(store: StateStore) -
     assert store.states([key()])[key()].error_message == "name 'a\ufffdb' and '?' : %s {0} it's"
 
 
-def test_three_thousand_judgements_take_well_under_a_second(store: StateStore) -> None:
+def test_three_thousand_judgements_take_under_a_second(store: StateStore) -> None:
     keys = [key(customer, day) for customer in range(100) for day in range(30)]
-    for _ in range(2):
+    seconds = []
+    for _ in range(3):
         batch = [(each, judgement()) for each in keys]
         started = time.perf_counter()
         record(store, *batch)
-        assert time.perf_counter() - started < 1.5  # about 0.4 s on a quiet machine; tests share theirs
+        seconds.append(time.perf_counter() - started)
+    assert min(seconds) < 1  # the best of three, because tests share their machine; quiet, it is 0.4
     assert len(store.publishable(keys)) == 3000
 
 
