@@ -41,7 +41,7 @@ drill: setup ## kill the demo at many moments and count what is lost
 
 lock: .venv/installed ## pin every dependency again, after pyproject.toml changed
 	@.venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-		--no-header --no-annotate --extra dev pyproject.toml --output-file requirements.lock
+		--no-header --no-annotate --no-strip-extras --extra dev pyproject.toml --output-file requirements.lock
 
 clean: ## remove .venv and everything that runs wrote
 	@if [ -x $(GADS) ]; then $(GADS) db stop; fi
