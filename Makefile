@@ -39,8 +39,10 @@ bench: setup ## measure against the named peers; writes benchmarks/results.json 
 drill: setup ## kill the demo at many moments and count what is lost
 	@.venv/bin/python -m gads_assets_tests.drill
 
-lock: .venv/installed ## pin every dependency again, after pyproject.toml changed
-	@.venv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+lock: ## pin every dependency again, after pyproject.toml changed
+	@tools=$$(mktemp -d) && trap 'rm -rf "$$tools"' EXIT && $(PYTHON) -m venv "$$tools" && \
+	"$$tools/bin/python" -m pip install --quiet --disable-pip-version-check uv && \
+	"$$tools/bin/uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 		--no-header --no-annotate --no-strip-extras --extra dev pyproject.toml --output-file requirements.lock
 
 clean: ## remove .venv and everything that runs wrote
@@ -50,7 +52,7 @@ clean: ## remove .venv and everything that runs wrote
 .venv/installed: requirements.lock pyproject.toml
 	@if [ -z "$(PYTHON)" ]; then echo "make: Python 3.11 or 3.12 was not found; install one, or name it: make PYTHON=/path/to/python3.11" >&2; exit 1; fi
 	@echo "Installing Python packages into .venv (once; a minute or two)"
-	@$(PYTHON) -m venv --clear .venv || { echo "make: $(PYTHON) has no venv module; on Debian: apt-get install python3-venv" >&2; exit 1; }
+	@$(PYTHON) -m venv .venv || { echo "make: $(PYTHON) has no venv module; on Debian: apt-get install python3-venv" >&2; exit 1; }
 	@.venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements.lock
 	@.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
