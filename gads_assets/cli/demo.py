@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from gads_assets.cli.output import JsonOption, messages, print_json, print_table
-from gads_assets.cli.setup import require_writable
+from gads_assets.cli.setup import require_spark, require_writable
 from gads_assets.domain.accounts import Account
 from gads_assets.domain.keys import PartitionKey
 from gads_assets.domain.pointer import Pointer, PointerStatus
@@ -36,10 +36,12 @@ class DemoFailedError(GadsError):
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """What a partition looks like to a consumer: its state, and the pointer that readers follow."""
+    """What a partition looks like to a consumer: its state, the pointer that readers follow, and whether that load is
+    on record (a kill just after the swap leaves it out; publishing once more mends it)."""
 
     state: PartitionState | None
     pointer: Pointer | None
+    recorded: bool
 
     @property
     def is_published(self) -> bool:
@@ -49,6 +51,7 @@ class Shown:
             and self.pointer is not None
             and self.pointer.status is PointerStatus.ACTIVE
             and self.pointer.run_id == self.state.current_run_id
+            and self.recorded
         )
 
 
@@ -78,9 +81,12 @@ def demo(as_json: JsonOption = False) -> None:
             "the demo talks to the emulator; unset GADS_GOOGLE_ADS_CONFIG, or set another GADS_HOME too"
         )
     require_writable(settings.home)
+    require_spark(settings)
     stages = Stages()
+    reasons: list[str] = []
     with Workplace(replace(settings, google_ads_login=None)) as here:
         with stages.measured("Starting the database and the emulated Google Ads API"):
+            _ = here.database_url  # first, so that a database that is down is found before anything is written
             accounts = discover_accounts(here.source, here.source.login_customer_id)
         with stages.measured(f"Registering {len(accounts)} customers"):
             register_accounts(here, accounts, now=datetime.now(UTC))
@@ -97,7 +103,7 @@ def demo(as_json: JsonOption = False) -> None:
         missing = [key for key in keys if not before[key].is_published]
         if missing:
             with stages.measured(f"Extracting, judging and publishing {len(missing)} of {len(keys)} partitions"):
-                _materialize(here, missing)
+                reasons = _materialize(here, missing)
         after = look(here, keys)
     changed = [key for key in keys if before[key].is_published and _content(before[key]) != _content(after[key])]
     published = [key for key in keys if after[key].is_published]
@@ -115,9 +121,10 @@ def demo(as_json: JsonOption = False) -> None:
         _show(after, accounts, days)
         _conclude(len(keys), len(missing), len(changed))
     if len(published) < len(keys):
+        said = f": {reasons[0]}" if reasons else ""
         raise DemoFailedError(
-            f"{len(keys) - len(published)} of {len(keys)} partitions were not published; "
-            f"Dagster's log is {settings.home / 'logs' / 'demo.log'}, and the reasons are on its page: make ui"
+            f"{len(keys) - len(published)} of {len(keys)} partitions were not published{said}; "
+            f"Dagster's log is {settings.home / 'logs' / 'demo.log'}, and every reason is on its page: make ui"
         )
 
 
@@ -130,14 +137,23 @@ def look(here: "Workplace", keys: Sequence[PartitionKey]) -> dict[PartitionKey, 
     from gads_assets.warehouse.publishing import current_state  # noqa: PLC0415
 
     states = here.store.states(keys)
+    recorded = {(record.key, record.run_id) for record in here.store.load_records(keys)}
     pointers: dict[PartitionKey, Pointer] = {}
     for query in {key.query_name for key in keys}:
         pointers |= current_state(here.layout, query)
-    return {key: Shown(state=states.get(key), pointer=pointers.get(key)) for key in keys}
+    return {
+        key: Shown(
+            state=states.get(key),
+            pointer=(pointer := pointers.get(key)),
+            recorded=pointer is not None and (key, pointer.run_id) in recorded,
+        )
+        for key in keys
+    }
 
 
-def _materialize(here: "Workplace", keys: Sequence[PartitionKey]) -> None:
-    from gads_assets.orchestration.launching import start_run  # noqa: PLC0415
+def _materialize(here: "Workplace", keys: Sequence[PartitionKey]) -> list[str]:
+    """Returns what the steps that failed said."""
+    from gads_assets.orchestration.launching import failure_reasons, start_run  # noqa: PLC0415
 
     started_at = datetime.now(UTC)
     log = here.settings.home / "logs" / "demo.log"
@@ -164,6 +180,7 @@ def _materialize(here: "Workplace", keys: Sequence[PartitionKey]) -> None:
         process.terminate()
         process.wait()
         raise
+    return failure_reasons(here, since=started_at) if process.returncode else []
 
 
 def _content(shown: Shown) -> str | None:

@@ -1,6 +1,7 @@
 """How facts are shown: tables for people, one JSON document for scripts."""
 
 import json
+import math
 import os
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -18,7 +19,7 @@ messages = Console(stderr=True, highlight=False)
 
 
 def print_json(document: Any) -> None:
-    typer.echo(json.dumps(document, ensure_ascii=False, default=str))
+    typer.echo(json.dumps(_strict(document), ensure_ascii=False, default=str, allow_nan=False))
 
 
 def print_table(title: str | None, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
@@ -34,6 +35,15 @@ def facts() -> Console:
     """Tables on standard output; one that goes to a file or a pipe is not cut to a terminal's width."""
     console = Console(highlight=False)
     return console if console.is_terminal else Console(highlight=False, width=int(os.environ.get("COLUMNS", "160")))
+
+
+def _strict(value: Any) -> Any:
+    """JSON has no NaN and no infinity; Python would write them all the same, and most readers refuse them."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {name: _strict(inner) for name, inner in value.items()}
+    return [_strict(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _shown(cell: object) -> str:

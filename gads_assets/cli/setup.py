@@ -40,6 +40,13 @@ def require_writable(home: Path) -> None:
         ) from error
 
 
+def require_spark(settings: Settings) -> None:
+    """Java and the JARs, found before the first stage rather than missed in the third."""
+    if not settings.spark_remote:
+        find_java(os.environ)
+        _found_jars(settings)
+
+
 def _java() -> Java:
     try:
         return find_java(os.environ)

@@ -9,14 +9,13 @@ from gads_assets.catalog.gaql_query import print_gaql
 from gads_assets.catalog.specification import Catalog, QuerySpecification
 from gads_assets.domain.keys import PartitionKey
 from gads_assets.domain.state import AttemptOutcome, PartitionStatus
-from gads_assets.errors import GadsError
 from gads_assets.extract.extraction import Extraction
 from gads_assets.orchestration import metadata
 from gads_assets.orchestration.checks import VERDICT
 from gads_assets.orchestration.keys import raw_key, table_key
 from gads_assets.orchestration.partitions import CustomerDays, partition_keys
 from gads_assets.orchestration.resources import WorkplaceResource
-from gads_assets.orchestration.runs import includes_check, partition_failure, root_run_id
+from gads_assets.orchestration.runs import includes_check, partition_failure, readable_failures, root_run_id
 from gads_assets.orchestration.workplace import Workplace
 
 OWNERS = ["team:ads-data"]
@@ -41,7 +40,7 @@ def raw_asset(catalog: Catalog, specification: QuerySpecification, partitions_de
     def raw(context: dg.AssetExecutionContext, workplace: WorkplaceResource) -> Iterator[dg.Output[Extraction]]:
         here = workplace.get()
         keys = partition_keys(context.partition_keys, source=catalog.source, query_name=specification.name)
-        try:
+        with readable_failures():
             extraction = here.extractor.extract(
                 specification,
                 keys,
@@ -49,8 +48,6 @@ def raw_asset(catalog: Catalog, specification: QuerySpecification, partitions_de
                 code_version=code_version,
                 dagster_run_id=root_run_id(context.run),
             )
-        except GadsError as error:
-            raise dg.Failure(str(error), allow_retries=False) from error
         reasons = {partition: str(error) for partition, error in extraction.failed.items()}
         if not extraction.sealed:
             raise partition_failure("were not extracted", reasons, of=len(keys))
@@ -84,7 +81,8 @@ def table_asset(
         context: dg.AssetExecutionContext, workplace: WorkplaceResource
     ) -> Iterator[dg.Output[Sequence[PartitionKey]]]:
         keys = partition_keys(context.partition_keys, source=catalog.source, query_name=specification.name)
-        refused = _refused(workplace.get(), keys, root_run_id(context.run))
+        with readable_failures():
+            refused = _refused(workplace.get(), keys, root_run_id(context.run))
         ready = [key for key in keys if key not in refused]
         if ready:
             yield dg.Output(ready)

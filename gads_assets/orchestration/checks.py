@@ -6,13 +6,12 @@ from typing import Final
 import dagster as dg
 
 from gads_assets.catalog.specification import Catalog, QuerySpecification
-from gads_assets.errors import GadsError
 from gads_assets.orchestration import metadata
 from gads_assets.orchestration.dagster_internals import AssetCheckEvaluation, materialization_targets
 from gads_assets.orchestration.keys import raw_key, table_key
 from gads_assets.orchestration.partitions import CustomerDays, partition_keys
 from gads_assets.orchestration.resources import WorkplaceResource
-from gads_assets.orchestration.runs import includes_asset, partition_failure, root_run_id
+from gads_assets.orchestration.runs import includes_asset, partition_failure, readable_failures, root_run_id
 
 VERDICT: Final = "verdict"
 
@@ -35,10 +34,8 @@ def verdict_check(
     ) -> Iterator[AssetCheckEvaluation | dg.Output[None]]:
         op_context = context.op_execution_context
         keys = partition_keys(op_context.partition_keys, source=catalog.source, query_name=specification.name)
-        try:
+        with readable_failures():
             validation = workplace.get().validator.validate(keys, dagster_run_id=root_run_id(op_context.run))
-        except GadsError as error:
-            raise dg.Failure(str(error), allow_retries=False) from error
         targets = materialization_targets(op_context.instance, asset_key, [key.label for key in keys])
         for key, judged in validation.judged.items():
             yield AssetCheckEvaluation(

@@ -14,6 +14,7 @@ from gads_assets.orchestration import metadata
 from gads_assets.orchestration.dagster_internals import describe_partition, narrow_output
 from gads_assets.orchestration.partitions import customer_days, dagster_key, partition_keys
 from gads_assets.orchestration.resources import WorkplaceResource
+from gads_assets.orchestration.runs import readable_failures
 from gads_assets.orchestration.workplace import Workplace
 from gads_assets.warehouse.arrow import read_published
 from gads_assets.warehouse.reading import published_partitions
@@ -46,7 +47,8 @@ class PublishedTableIOManager(dg.ConfigurableIOManager):
 
     def handle_output(self, context: dg.OutputContext, obj: Sequence[PartitionKey]) -> None:
         workplace = self.workplace.get()
-        published = workplace.loader.load(obj)
+        with readable_failures():
+            published = workplace.loader.load(obj)
         previews = _previews(workplace, published.pointers)
         _report(
             context,

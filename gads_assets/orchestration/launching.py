@@ -4,7 +4,10 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
+
+import dagster as dg
 
 from gads_assets.domain.keys import PartitionKey
 from gads_assets.orchestration.customers import dagster_instance
@@ -39,6 +42,19 @@ def start_run(
             stdout=output,
             stderr=output,
         )
+
+
+def failure_reasons(here: Workplace, *, since: datetime) -> list[str]:
+    """What the failed steps of the newest run said, in their order; empty when no run was created since then."""
+    with dagster_instance(here) as instance:
+        runs = instance.get_run_records(dg.RunsFilter(created_after=since), limit=1)
+        entries = instance.all_logs(runs[0].dagster_run.run_id, dg.DagsterEventType.STEP_FAILURE) if runs else []
+    failures = [entry.get_dagster_event().step_failure_data for entry in entries]
+    return [
+        (failure.user_failure_data and failure.user_failure_data.description)
+        or (failure.error.message.strip() if failure.error else "a step failed")
+        for failure in failures
+    ]
 
 
 def _in_dagster_order(here: Workplace, customers: set[str]) -> list[str]:

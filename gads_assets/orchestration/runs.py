@@ -1,10 +1,13 @@
 """What a step may know about the Dagster run it is part of, and how a run says which partitions it could not do."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import dagster as dg
 
 from gads_assets.domain.keys import PartitionKey
+from gads_assets.errors import GadsError
+from gads_assets.warehouse.session import SPARK_ERRORS, spark_reason
 
 _NAMED = 20
 
@@ -22,12 +25,29 @@ def includes_check(run: dg.DagsterRun, key: dg.AssetCheckKey) -> bool:
     return run.asset_check_selection is None or key in run.asset_check_selection
 
 
+@contextmanager
+def readable_failures() -> Iterator[None]:
+    """Ends the step with the error's own sentence. Dagster prints a failure with all that led to it, which for a full
+    disk or refused credentials is hundreds of lines about nothing else."""
+    try:
+        yield
+    except GadsError as error:
+        raise dg.Failure(str(error), allow_retries=False) from None
+    except SPARK_ERRORS as error:
+        raise dg.Failure(f"Spark failed: {spark_reason(error)}", allow_retries=False) from None
+
+
 def partition_failure(what: str, reasons: Mapping[PartitionKey, str], *, of: int) -> dg.Failure:
     """Ends the step as failed, naming the partitions. Dagster must not repeat it: the control plane decides that."""
-    named = [f"{key.label}: {reason}" for key, reason in sorted(reasons.items())]
-    more = [f"and {len(named) - _NAMED} more"] if len(named) > _NAMED else []
+    same: dict[str, list[PartitionKey]] = {}
+    for key, reason in sorted(reasons.items()):
+        same.setdefault(reason, []).append(key)
+    named = [
+        f"{keys[0].label}{f' and {len(keys) - 1} more' if keys[1:] else ''}: {reason}" for reason, keys in same.items()
+    ]
+    more = [f"and {len(named) - _NAMED} other reasons"] if len(named) > _NAMED else []
     return dg.Failure(
-        description=f"{len(named)} of {of} partitions {what}. " + "; ".join(named[:_NAMED] + more),
+        description=f"{len(reasons)} of {of} partitions {what}. " + "; ".join(named[:_NAMED] + more),
         metadata={
             "partitions": dg.MetadataValue.table(
                 [

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -14,7 +15,7 @@ from gads_assets.errors import SetupError
 
 SUPPORTED_JAVA: Final = (17, 21)
 INSTALL_JAVA: Final = "install one, for example with `apt-get install openjdk-17-jre-headless`"
-_USUAL_PLACES = Path("/usr/lib/jvm")
+USUAL_PLACES: Final = Path("/usr/lib/jvm")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +24,7 @@ class Java:
     major: int
 
 
-def find_java(environment: dict[str, str] | os._Environ[str]) -> Java:
+def find_java(environment: Mapping[str, str], *, usual_places: Path = USUAL_PLACES) -> Java:
     """JAVA_HOME if it is set (and then it must fit), else `java` on the PATH, else the usual places."""
     given = environment.get("JAVA_HOME")
     if given:
@@ -36,8 +37,8 @@ def find_java(environment: dict[str, str] | os._Environ[str]) -> Java:
         return java
     on_path = shutil.which("java", path=environment.get("PATH"))
     candidates = [Path(on_path).resolve().parent.parent] if on_path else []
-    if _USUAL_PLACES.is_dir():
-        candidates += sorted(entry for entry in _USUAL_PLACES.iterdir() if not entry.is_symlink())
+    if usual_places.is_dir():
+        candidates += sorted(entry for entry in usual_places.iterdir() if not entry.is_symlink())
     for candidate in candidates:
         java = _java_at(candidate)
         if java is not None and java.major in SUPPORTED_JAVA:
@@ -49,7 +50,10 @@ def _java_at(home: Path) -> Java | None:
     program = home / "bin" / "java"
     if not program.is_file():
         return None
-    answer = subprocess.run([program, "-version"], capture_output=True, text=True, check=False, timeout=60)
+    try:
+        answer = subprocess.run([program, "-version"], capture_output=True, text=True, check=False, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
     match = re.search(r'version "(?:1\.)?(\d+)', answer.stderr)
     return Java(home=home, major=int(match[1])) if match else None
 

@@ -6,8 +6,10 @@ import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 from urllib.parse import urlsplit
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no stubs
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
@@ -16,7 +18,11 @@ from pyspark.sql import SparkSession
 from gads_assets.errors import SetupError
 from gads_assets.warehouse.java import Java
 
+SPARK_ERRORS: Final = (PySparkException, Py4JError)
+"""What a call into Spark raises; the second where PySpark has no name for what the JVM said."""
+
 _CONNECT_PORT = 15002
+_DISK_FULL = "No space left on device"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,22 +47,39 @@ def open_local_session(local: LocalSpark) -> SparkSession:
     )
     if local.master:
         conf = conf.set("spark.master", local.master)
+    _silence_client()
     if SparkContext._gateway is None:
         _start_jvm(local, conf)
-    # py4j logs every refused connection attempt while the JVM goes down.
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    return SparkSession.builder.config(conf=conf).getOrCreate()
+    try:
+        return SparkSession.builder.config(conf=conf).getOrCreate()
+    except SPARK_ERRORS as error:
+        raise SetupError(f"Spark did not start: {spark_reason(error)}; its log is {local.log}") from error
 
 
 def connect_session(remote: str) -> SparkSession:
     """A session on a Spark Connect server, which must have Delta; it reads the same storage as this process."""
     _require_listening(remote)
-    # The client logs every refused query, plan and stack included, before it raises the error that we report.
-    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
-        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    _silence_client()
     session = SparkSession.builder.remote(remote).getOrCreate()
     session.conf.set("spark.sql.session.timeZone", "UTC")
     return session
+
+
+def spark_reason(error: Exception) -> str:
+    """Spark's words in one line, without its plan, its stack and its SQLSTATE."""
+    text = str(error).strip()
+    if _DISK_FULL in text:
+        return f"{_DISK_FULL}; free space, then run again"
+    # The JVM's message follows a line on which call it was.
+    words = text.partition("\n: ")[2] or text
+    return words.partition("\n")[0].partition(" SQLSTATE")[0].strip()
+
+
+def _silence_client() -> None:
+    """It logs every refused query, plan and stack included, before it raises the error that we report; and py4j
+    every refused connection while the JVM goes down."""
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger", "py4j"):
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
 
 
 def _require_listening(remote: str) -> None:
@@ -73,13 +96,18 @@ def _require_listening(remote: str) -> None:
 
 
 def _start_jvm(local: LocalSpark, conf: SparkConf) -> None:
-    local.scratch.mkdir(parents=True, exist_ok=True)
-    local.log.parent.mkdir(parents=True, exist_ok=True)
     os.environ["JAVA_HOME"] = str(local.java.home)
     os.environ.setdefault("SPARK_CONF_DIR", str(local.conf_dir))
-    with local.log.open("ab") as log:
-        try:
+    try:
+        local.scratch.mkdir(parents=True, exist_ok=True)
+        local.log.parent.mkdir(parents=True, exist_ok=True)
+        with local.log.open("ab") as log:
             gateway = launch_gateway(conf, popen_kwargs={"stdout": log, "stderr": log})  # type: ignore[no-untyped-call]
-        except PySparkException as error:
-            raise SetupError(f"Spark did not start; the reason is in {local.log}") from error
+    except OSError as error:
+        raise SetupError(
+            f"Spark cannot use {error.filename or local.scratch} ({error.strerror or error}); "
+            "set GADS_HOME to a folder of yours on a disk with free space"
+        ) from error
+    except PySparkException as error:
+        raise SetupError(f"Spark did not start; the reason is in {local.log}") from error
     SparkContext._ensure_initialized(gateway=gateway)
