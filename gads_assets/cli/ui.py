@@ -1,41 +1,147 @@
 """`gads ui`: Dagster's page and daemon on this home."""
 
+import http.client
 import os
+import signal
 import socket
 import subprocess
 import sys
-from contextlib import closing
-from typing import Annotated
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from threading import Event
+from typing import Annotated, Final
 
 import typer
 
 from gads_assets.cli.output import messages
+from gads_assets.cli.setup import require_writable
 from gads_assets.errors import SetupError
 from gads_assets.settings import read_settings
 
+_WORKSPACE: Final = Path(__file__).resolve().parents[2] / "workspace.yaml"
+_POLL_SECONDS = 0.25
+# Waits for the end of its standard input, which comes when `gads ui` is gone, however it went.
+_GUARD = "read _; kill -s INT -- -$0; sleep 20; kill -s KILL -- -$0"
+
 
 def ui(port: Annotated[int, typer.Option(min=1, max=65535, help="Where the page answers.")] = 3000) -> None:
-    """Serve Dagster's page, and run what is launched there, until interrupted."""
+    """Serve Dagster's page, and run what is launched there, until interrupted.
+
+    What Dagster and the runs print goes to logs/ui.log in the home. An interruption ends runs in progress too.
+    """
     from gads_assets.orchestration.instance import dagster_environment, write_dagster_home  # noqa: PLC0415
     from gads_assets.orchestration.workplace import Workplace  # noqa: PLC0415
 
+    settings = read_settings(os.environ)
+    require_writable(settings.home)
     _require_free(port)
-    with Workplace(read_settings(os.environ)) as here:
-        write_dagster_home(here.settings.dagster_home)
-        environment = {**os.environ, **dagster_environment(here.settings, here.database_url)}
-        messages.print(f"Dagster's page opens on http://127.0.0.1:{port}; stop it with Ctrl-C")
+    stopped = _stop_requests()
+    with Workplace(settings) as here:
+        here.catalog  # noqa: B018  a bad one is better refused here than shown as a code location that failed
+        write_dagster_home(settings.dagster_home)
+        environment = {**os.environ, **dagster_environment(settings, here.database_url)}
+        log = settings.home / "logs" / "ui.log"
+        messages.print(f"Starting Dagster's page; what it says goes to {log}", soft_wrap=True)
+        with _dagster(port, environment, log) as process:
+            ready = False
+            while not stopped.wait(_POLL_SECONDS):
+                if process.poll() is not None:
+                    raise SetupError(f"Dagster's page ended by itself; the reason is at the end of {log}")
+                if not ready and _answers(port):
+                    ready = True
+                    messages.print(f"Dagster's page is on http://127.0.0.1:{port}; stop it with Ctrl-C")
+            messages.print("Stopping Dagster's page")
+
+
+def _stop_requests() -> Event:
+    stopped = Event()
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
+        numbers.append(signal.SIGHUP)
+    for number in numbers:
+        signal.signal(number, lambda *_: stopped.set())
+    return stopped
+
+
+@contextmanager
+def _dagster(port: int, environment: Mapping[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Runs for the block; afterwards neither Dagster nor any run, nor a run's Spark, is left, even if we are killed.
+
+    On its own, `dagster dev` leaves its code server and the runs behind, and a run that outlives the database stays
+    "started" for ever. In a process group of their own they are all interrupted while the database is up.
+    """
+    log.parent.mkdir(exist_ok=True)
+    with log.open("wb") as output:
         process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "dagster", "dev", "-m", "gads_assets.definitions"),
+                *(sys.executable, "-m", "dagster", "dev", "--workspace", str(_WORKSPACE)),
                 *("--host", "127.0.0.1", "--port", str(port), "--log-level", "warning"),
             ],
             env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            process_group=0,
         )
+    guard = subprocess.Popen(
+        ["sh", "-c", _GUARD, str(process.pid)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        _end_group(process)
+        guard.kill()
+        guard.communicate()
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    # Spark's JVM ignores the first on purpose: a run must be able to end its session itself.
+    for number, patience in ((signal.SIGINT, 20.0), (signal.SIGTERM, 10.0), (signal.SIGKILL, 10.0)):
+        _signal_group(process.pid, number)
+        deadline = time.monotonic() + patience
+        while process.poll() is None or _lives(process.pid):
+            if time.monotonic() > deadline:
+                break
+            time.sleep(_POLL_SECONDS)
+        else:
+            return
+
+
+def _signal_group(group: int, number: int) -> bool:
+    try:
+        os.killpg(group, number)
+    except (ProcessLookupError, PermissionError):  # nobody, or only the dead
+        return False
+    return True
+
+
+def _lives(group: int) -> bool:
+    """Whether any process of the group does. Zombies do not: where nothing reaps orphans they stay for ever."""
+    if not Path("/proc/self").exists():
+        return _signal_group(group, 0)
+    for entry in Path("/proc").glob("[0-9]*/stat"):
         try:
-            process.wait()
-        except KeyboardInterrupt:
-            process.wait()
-    raise typer.Exit(0 if process.returncode in {0, 130, -2} else 1)
+            state, _, found, *_ = entry.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(found) == group and state not in {"Z", "X"}:
+            return True
+    return False
+
+
+def _answers(port: int) -> bool:
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=2)) as connection:
+        try:
+            connection.request("GET", "/server_info")
+            return connection.getresponse().status == http.HTTPStatus.OK
+        except (OSError, http.client.HTTPException):
+            return False
 
 
 def _require_free(port: int) -> None:
