@@ -1,13 +1,20 @@
 """`gads query`: SQL over what is published."""
 
 import os
-from typing import Annotated
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gads_assets.cli.output import JsonOption, print_json, print_table
 from gads_assets.errors import ReadError
 from gads_assets.settings import read_settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row
+
+    from gads_assets.orchestration.workplace import Workplace
 
 
 def query(
@@ -17,24 +24,37 @@ def query(
     as_json: JsonOption = False,
 ) -> None:
     """Run a SELECT over the published tables (<source>.<query>) and load_records."""
+    from gads_assets.orchestration.workplace import Workplace  # noqa: PLC0415
+
+    with Workplace(read_settings(os.environ)) as here:
+        columns, rows = answer(here, sql)
+    if not as_json:
+        print_table(None, columns, [[_in_utc(value) for value in row] for row in rows])
+        return
+    if len(set(columns)) < len(columns):
+        raise ReadError("two columns of the answer have the same name; tell them apart with AS")
+    print_json([{name: _in_utc(value) for name, value in row.asDict(recursive=True).items()} for row in rows])
+
+
+def answer(here: "Workplace", sql: str) -> "tuple[Sequence[str], Sequence[Row]]":
+    """Raises ReadError for anything but one query, and for one that Spark cannot answer."""
     from pyspark.errors import ParseException  # noqa: PLC0415
 
-    from gads_assets.orchestration.workplace import Workplace  # noqa: PLC0415
     from gads_assets.warehouse.reading import register_load_records, register_views, select_only  # noqa: PLC0415
     from gads_assets.warehouse.session import SPARK_ERRORS, spark_reason  # noqa: PLC0415
 
-    with Workplace(read_settings(os.environ)) as here:
-        records = here.store.load_records()
-        session = here.session()
-        try:
-            register_views(session, here.layout, here.catalog)
-            register_load_records(session, records)
-            frame = select_only(session, sql.strip().removesuffix(";"))
-            columns, rows = frame.columns, frame.collect()
-        except SPARK_ERRORS as error:
-            fix = "; give one SELECT and nothing else" if isinstance(error, ParseException) else ""
-            raise ReadError(f"the query cannot be answered: {spark_reason(error)}{fix}") from error
-    if as_json:
-        print_json([row.asDict(recursive=True) for row in rows])
-    else:
-        print_table(None, columns, rows)
+    records = here.store.load_records()
+    session = here.session()
+    try:
+        register_views(session, here.layout, here.catalog)
+        register_load_records(session, records)
+        frame = select_only(session, sql.strip().removesuffix(";"))
+        return frame.columns, frame.collect()
+    except SPARK_ERRORS as error:
+        fix = "; give one SELECT and nothing else" if isinstance(error, ParseException) else ""
+        raise ReadError(f"the query cannot be answered: {spark_reason(error)}{fix}") from error
+
+
+def _in_utc(value: Any) -> Any:
+    """PySpark hands moments over as this machine's wall clock, without saying which."""
+    return value.astimezone(UTC) if isinstance(value, datetime) else value
