@@ -1,6 +1,6 @@
 """What this project needs from Dagster and Dagster does not offer in public.
 
-`test_dagster_internals.py` fails when an upgrade changes any of it.
+`test_dagster_runs.py` fails when an upgrade changes any of it.
 """
 
 from collections.abc import Mapping, Sequence

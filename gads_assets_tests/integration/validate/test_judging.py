@@ -15,6 +15,19 @@ from gads_assets.raw.sink import RawSink
 from gads_assets.validate.judging import judge_runs
 from gads_assets_tests.sealed_runs import catalog, key, row, run_facts, seal, unused_run_id
 
+# The rule that is broken, then what is changed in each row of an otherwise good run.
+BROKEN: Sequence[tuple[Rule, list[dict[str, object]]]] = (
+    (Rule.NATURAL_KEY, [{}, {}]),
+    (Rule.NATURAL_KEY, [{"campaign_id": None}]),
+    (Rule.CUSTOMER, [{}, {"campaign_id": 2, "customer_id": 1111111111}]),
+    (Rule.DAY, [{"segments_date": "2024-07-07"}]),
+    (Rule.DAY, [{"segments_date": None}]),
+    (Rule.BOUNDS, [{"metrics_clicks": -1}]),
+    (Rule.BOUNDS, [{"metrics_conversions": float("nan")}]),
+    (Rule.SCHEMA, [{"metrics_clicks": "many"}]),
+    (Rule.SCHEMA, [{"metrics_clicks": 2**70}]),
+)
+
 
 @pytest.fixture
 def sink(tmp_path: Path) -> RawSink:
@@ -38,26 +51,19 @@ def _seal_lines(sink: RawSink, partition: PartitionKey, lines: Sequence[bytes]) 
 
 def test_each_run_of_a_batch_is_judged_on_its_own(spark: SparkSession, sink: RawSink) -> None:
     good, empty = key(day="2024-06-01"), key(day="2024-06-02")
-    bad = {
-        key(day="2024-06-03"): (lambda k: [row(k, 1), row(k, 1)], {Rule.NATURAL_KEY}),
-        key(day="2024-06-04"): (lambda k: [row(k, 1, campaign_id=None)], {Rule.NATURAL_KEY}),
-        key(day="2024-06-05"): (lambda k: [row(k, 1), row(k, 2, customer_id=1111111111)], {Rule.CUSTOMER}),
-        key(day="2024-06-06"): (lambda k: [row(k, 1, segments_date="2024-06-07")], {Rule.DAY}),
-        key(day="2024-06-07"): (lambda k: [row(k, 1, segments_date=None)], {Rule.DAY}),
-        key(day="2024-06-08"): (lambda k: [row(k, 1, metrics_clicks=-1)], {Rule.BOUNDS}),
-        key(day="2024-06-09"): (lambda k: [row(k, 1, metrics_conversions=float("nan"))], {Rule.BOUNDS}),
-        key(day="2024-06-10"): (lambda k: [row(k, 1, metrics_clicks="many")], {Rule.SCHEMA}),
-        key(day="2024-06-11"): (lambda k: [row(k, 1, metrics_clicks=2**70)], {Rule.SCHEMA}),
-    }
+    broken: dict[PartitionKey, Rule] = {}
     runs = [seal(sink, good, [row(good, 1), row(good, 2)]), seal(sink, empty, [])]
-    runs += [seal(sink, partition, make(partition)) for partition, (make, _) in bad.items()]
+    for day, (rule, changes) in enumerate(BROKEN, start=3):
+        partition = key(day=f"2024-06-{day:02d}")
+        broken[partition] = rule
+        runs.append(seal(sink, partition, [row(partition, 1, **change) for change in changes]))
 
     verdicts = _judge(spark, sink, *runs)
 
     assert verdicts[good].accepted
     assert verdicts[empty].accepted
-    assert {partition: _broken(verdicts[partition]) for partition in bad} == {
-        partition: rules for partition, (_, rules) in bad.items()
+    assert {partition: _broken(verdicts[partition]) for partition in broken} == {
+        partition: {rule} for partition, rule in broken.items()
     }
 
 
