@@ -240,14 +240,14 @@ def _write_seal(directory: UPath, content: bytes) -> None:
         return
     # A rename would replace an existing seal; a hard link refuses, and appears with its content.
     draft = Path(directory.parent.path) / f".{directory.name}.{SEAL}"
-    with draft.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
     try:
+        with draft.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
         os.link(draft, seal.path)
     finally:
-        draft.unlink()
+        draft.unlink(missing_ok=True)
     for folder in (directory.path, directory.parent.path):
         _sync_directory(folder)
 
