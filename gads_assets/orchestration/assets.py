@@ -75,7 +75,11 @@ def table_asset(
         code_version=f"schema-{specification.schema.version}",
         description=f"{specification.description}\n\nWhat consumers read: exactly one accepted extraction per customer "
         "and day, replaced whole by a pointer swap.",
-        metadata={**metadata.query_metadata(specification), **metadata.published_columns(specification)},
+        metadata={
+            **metadata.query_metadata(specification),
+            **metadata.published_columns(specification),
+            "dagster/table_name": f"{catalog.source}.{specification.name}",  # its name in `gads query`
+        },
     )
     def table(
         context: dg.AssetExecutionContext, workplace: WorkplaceResource

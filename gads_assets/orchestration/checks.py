@@ -26,8 +26,8 @@ def verdict_check(
         name=VERDICT,
         blocking=True,
         partitions_def=partitions_def,
-        description="Judges the sealed run by every rule and records the outcome in the state store. "
-        "Only a partition that passes is published.",
+        description="Judges the sealed run: bytes as sealed, the account's day over, columns, row count, account, day, "
+        "natural key, bounds. The outcome goes into the state store, and only a partition that passes is published.",
     )
     def verdict(
         context: dg.AssetCheckExecutionContext, workplace: WorkplaceResource

@@ -1,13 +1,14 @@
 """What Dagster's pages show about a query, a sealed run, a verdict and a published partition."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import date, datetime
+from typing import Final
 
 import dagster as dg
 import pyarrow as pa
 
-from gads_assets.catalog.gaql_query import print_gaql
-from gads_assets.catalog.specification import QuerySpecification
+from gads_assets.catalog.gaql_query import GaqlQuery, print_gaql
+from gads_assets.catalog.specification import Column, QuerySchema, QuerySpecification
 from gads_assets.domain.manifest import RunManifest
 from gads_assets.domain.pointer import Pointer
 from gads_assets.validate.recording import Judged
@@ -16,27 +17,28 @@ from gads_assets.warehouse.columns import KEY
 Metadata = dict[str, dg.MetadataValue]
 
 _PREVIEW_ROWS = 5
+_KEY_DESCRIPTIONS: Final = {
+    "customer_id": "the account",
+    "logical_date": "the day, in the account's own time zone",
+    "run_id": "the extraction that the row came from",
+    "schema_version": "the version of the columns that it was extracted under",
+}
 
 
 def query_metadata(specification: QuerySpecification) -> Metadata:
     return {
-        "gaql": dg.MetadataValue.md(f"```sql\n{print_gaql(specification.gaql)}\n```"),
+        "gaql": dg.MetadataValue.md(f"```sql\n{_shown_gaql(specification.gaql)}\n```"),
         "schema_version": dg.MetadataValue.text(specification.schema.version),
         "natural_key": dg.MetadataValue.text(", ".join(specification.schema.natural_key)),
     }
 
 
 def raw_columns(specification: QuerySpecification) -> Metadata:
-    columns = [dg.TableColumn(column.name, column.type, column.field) for column in specification.schema.columns]
-    return {"dagster/column_schema": dg.MetadataValue.table_schema(dg.TableSchema(columns))}
+    return _column_schema(specification.schema.columns, specification.schema)
 
 
 def published_columns(specification: QuerySpecification) -> Metadata:
-    columns = [dg.TableColumn(column.name, column.type) for column in KEY]
-    columns += [
-        dg.TableColumn(column.name, column.type, column.field) for column in specification.schema.report_columns
-    ]
-    return {"dagster/column_schema": dg.MetadataValue.table_schema(dg.TableSchema(columns))}
+    return _column_schema((*KEY, *specification.schema.report_columns), specification.schema)
 
 
 def sealed_run(manifest: RunManifest) -> Metadata:
@@ -45,6 +47,7 @@ def sealed_run(manifest: RunManifest) -> Metadata:
         "run_seq": dg.MetadataValue.int(manifest.run_seq),
         "schema_version": dg.MetadataValue.text(manifest.schema_version),
         "dagster/row_count": dg.MetadataValue.int(manifest.record_count),
+        "extracted_at": dg.MetadataValue.timestamp(manifest.extraction_finished_at),
         "bytes": dg.MetadataValue.int(sum(file.bytes for file in manifest.files)),
         "window": dg.MetadataValue.text(f"{manifest.window_start} to {manifest.window_end}"),
         "account_time_zone": dg.MetadataValue.text(manifest.account_time_zone),
@@ -55,7 +58,8 @@ def sealed_run(manifest: RunManifest) -> Metadata:
 def verdict(judged: Judged) -> Metadata:
     rules = [
         dg.TableRecord({"rule": finding.rule.value, "passed": finding.passed, "detail": finding.detail})
-        for finding in judged.verdict.findings
+        # What failed comes first: a person looks for that, and the table is taller than the page.
+        for finding in sorted(judged.verdict.findings, key=lambda finding: finding.passed)
     ]
     return {
         "rules": dg.MetadataValue.table(rules),
@@ -84,9 +88,38 @@ def published_partition(pointer: Pointer, pointer_version: int, preview: pa.Tabl
     return shown
 
 
+def _column_schema(columns: Iterable[Column], schema: QuerySchema) -> Metadata:
+    shown = [
+        dg.TableColumn(
+            column.name,
+            column.type,
+            description=_description(column),
+            constraints=dg.TableColumnConstraints(nullable=False, other=["natural key"])
+            if column.name in schema.natural_key
+            else None,
+        )
+        for column in columns
+    ]
+    return {"dagster/column_schema": dg.MetadataValue.table_schema(dg.TableSchema(shown))}
+
+
+def _description(column: Column) -> str:
+    if column in KEY:
+        return _KEY_DESCRIPTIONS[column.name]
+    if column.name.endswith("_micros"):
+        return f"{column.field}, in millionths of the account's currency"
+    return column.field
+
+
+def _shown_gaql(query: GaqlQuery) -> str:
+    """One field a line; the printed query is wider than any page."""
+    rest = print_gaql(query).removeprefix(f"SELECT {', '.join(query.select)} ")
+    return "SELECT\n  " + ",\n  ".join(query.select) + f"\n{rest}"
+
+
 def _plain(row: Mapping[str, object]) -> dict[str, str | int | float | bool | None]:
-    """A table cell holds a plain value; the key is in the page's heading already."""
-    keys = {column.name for column in KEY}
+    """A table cell holds a plain value; the partition and its run are beside the table already."""
+    keys = {"segments_date", *(column.name for column in KEY)}
     return {
         name: value if isinstance(value, str | int | float | bool | None) else _text(value)
         for name, value in row.items()
