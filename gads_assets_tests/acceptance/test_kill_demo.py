@@ -1,0 +1,120 @@
+"""kill -9 of the demo's process group, at moments chosen by what it has done. `make drill` has the random ones."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import SQLAlchemyError
+
+from gads_assets.state.connection import open_engine
+from gads_assets.state.server import database_status
+from gads_assets_tests.acceptance.commands import (
+    GADS,
+    PATIENCE,
+    Home,
+    demonstrated_home,
+    finish,
+    kill,
+    published_content,
+    published_partitions,
+)
+from gads_assets_tests.drill import (
+    Damage,
+    broken_seals,
+    common_days,
+    compare,
+    kill_database,
+    left_running,
+    unaccounted,
+    watched,
+)
+
+WAITING = 0.1
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Home:
+    return demonstrated_home(tmp_path_factory.getbasetemp() / "demonstrated")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    home = Home(path=tmp_path / "home")
+    yield home
+    home.stop()
+
+
+def has_sealed(home: Home) -> bool:
+    return any(Path(home.settings.raw_uri).rglob("metadata.json"))
+
+
+def has_judged(home: Home) -> bool:
+    url = database_status(home.settings.database_home).url
+    if url is None:
+        return False
+    engine = open_engine(url)
+    try:
+        with engine.connect() as connection:
+            return connection.execute(text("SELECT EXISTS (SELECT FROM partition_attempt)")).scalar_one() is True
+    except SQLAlchemyError:
+        return False  # it is starting, or not migrated yet
+    finally:
+        engine.dispose()
+
+
+def has_pointed(home: Home) -> bool:
+    return any(Path(home.settings.warehouse_uri).rglob("pointers/_delta_log/*.json"))
+
+
+def kill_demo(home: Home, reached: Callable[[Home], bool]) -> None:
+    process = home.start([GADS, "demo", "--json"])
+    deadline = time.monotonic() + PATIENCE
+    try:
+        while not reached(home):
+            assert process.poll() is None, "the demo ended before it could be killed"
+            assert time.monotonic() < deadline
+            time.sleep(WAITING)
+    finally:
+        kill(process)
+
+
+@pytest.mark.timeout(1800)
+def test_a_demo_killed_again_and_again_ends_in_what_an_undisturbed_one_publishes(undisturbed: Home, home: Home) -> None:
+    expected = published_content(undisturbed)
+    damage = Damage()
+    with watched(home) as reader:
+        kill_demo(home, has_sealed)
+        kill_demo(home, has_judged)
+        kill_database(home)
+        kill_demo(home, has_pointed)
+        shown = published_partitions(home)
+        compare(damage, expected=expected, found=published_content(home), partitions=shown)
+        finished = finish(home.start([GADS, "demo", "--json"]))
+    assert finished.returncode == 0, finished.stderr
+    assert json.loads(finished.stdout)["changed"] == 0
+    found = published_partitions(home)
+    wanted = common_days(published_partitions(undisturbed), found)
+    assert set(shown) <= set(found)
+    assert len(set(wanted) & set(found)) == len(wanted) >= 72
+    compare(damage, expected=expected, found=published_content(home), partitions=wanted)
+    damage.mixed_reads = reader.complaints
+    damage.unaccounted = unaccounted(home, starts=4)
+    damage.broken_seals = broken_seals(home)
+    damage.stuck = left_running(home)
+    assert damage.sentences() == []
+    assert reader.reads > 0
+
+
+def test_a_demo_run_again_publishes_nothing_and_changes_no_row(undisturbed: Home) -> None:
+    before, pointers = published_content(undisturbed), published_partitions(undisturbed)
+    finished = undisturbed.gads("demo")
+    assert finished.returncode == 0
+    # Past midnight there is a new day to publish; what was published stays as it was all the same.
+    if set(published_partitions(undisturbed)) == set(pointers):
+        assert "All 84 partitions were published already. No published row changed." in finished.stderr
+    after = published_content(undisturbed)
+    assert {partition: after[partition] for partition in before} == before
+    assert published_partitions(undisturbed).items() >= pointers.items()
