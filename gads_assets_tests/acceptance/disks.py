@@ -25,6 +25,21 @@ def full_disk(folder: Path, *, kilobytes: int) -> Iterator[Sequence[str]]:
 
 
 @contextmanager
+def hardly_any_disk(folder: Path) -> Iterator[Path]:
+    """Yields a folder with room for one small file; where nothing can be mounted, for none.
+
+    A limit on the size of files will not do here: the rest of the program has files to write too.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    if _can_mount():
+        with _mounted(folder, "size=4k"):
+            yield folder
+    else:
+        with read_only_disk(folder) as place:
+            yield place
+
+
+@contextmanager
 def read_only_disk(folder: Path) -> Iterator[Path]:
     """Yields a folder in which nothing can be written."""
     folder.mkdir(parents=True, exist_ok=True)

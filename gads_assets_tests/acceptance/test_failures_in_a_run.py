@@ -15,7 +15,7 @@ from gads_assets_tests.acceptance.commands import (
     published_content,
     published_partitions,
 )
-from gads_assets_tests.acceptance.disks import full_disk
+from gads_assets_tests.acceptance.disks import hardly_any_disk
 
 DAY = "2024-06-01"
 PARTITION = f"2145550101|{DAY}"
@@ -54,10 +54,9 @@ def reason(finished: Finished) -> str:
 
 
 def test_a_full_raw_sink_fails_the_demo_with_the_reason_and_seals_nothing(home: Home, tmp_path: Path) -> None:
-    with full_disk(tmp_path / "disk", kilobytes=1) as prefix:
-        limited = Home(path=home.path, prefix=prefix, variables={"GADS_RAW_URI": str(tmp_path / "disk" / "raw")})
-        finished = limited.gads("demo", "--json")
-        left = [path for path in (tmp_path / "disk").rglob("*") if path.is_file()]
+    with hardly_any_disk(tmp_path / "disk") as disk:
+        finished = home.gads("demo", "--json", GADS_RAW_URI=str(disk / "raw"))
+        left = [path for path in disk.rglob("*") if path.is_file()]
     assert_refused(finished, "84 of 84 partitions were not published", "cannot be written", "demo.log")
     assert left == []
     assert published_partitions(home) == {}
