@@ -209,7 +209,8 @@ class DagsterPage:
         page.get_by_role("tab", name="Partitions").last.click()
         for dimension, value in (("customer_id", customer_id), ("logical_date", day)):
             page.get_by_placeholder(f"Filter by {dimension}").fill(value)
-            page.get_by_text(value, exact=True).locator("visible=true").first.click()
+            # The last, since a day may also stand under the bar of all days.
+            page.get_by_text(value, exact=True).locator("visible=true").last.click()
         self._heading(label).wait_for()
         page.get_by_text("Latest execution").wait_for()
 
