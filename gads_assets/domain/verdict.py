@@ -1,6 +1,5 @@
 """What a validator finds out about a sealed run, and what follows from it."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
@@ -81,7 +80,7 @@ def judge(manifest: RunManifest, measured: RunMeasurement, *, day_ended_at: date
         key=manifest.key,
         content=measured.content,
         findings=(
-            Finding(rule=Rule.SEAL, passed=True, detail=f"{len(manifest.files)} file as sealed"),
+            Finding(rule=Rule.SEAL, passed=True, detail="every byte as sealed"),
             _finding(
                 Rule.DAY_OVER,
                 manifest.extraction_started_at >= day_ended_at,
@@ -89,31 +88,34 @@ def judge(manifest: RunManifest, measured: RunMeasurement, *, day_ended_at: date
                 bad=f"extracted {manifest.extraction_started_at.isoformat()}, before the account's day ended "
                 f"{day_ended_at.isoformat()}",
             ),
-            _no_rows(Rule.SCHEMA, measured.malformed_rows, f"do not fit schema version {manifest.schema_version}"),
+            _no_rows(Rule.SCHEMA, (measured.malformed_rows, f"not fitting schema version {manifest.schema_version}")),
             _finding(
                 Rule.RECORD_COUNT,
                 rows == manifest.record_count,
-                good=f"{rows} rows",
-                bad=f"{rows} rows were found, the seal says {manifest.record_count}",
+                good=_counted(rows),
+                bad=f"{_counted(rows)} found where the seal says {manifest.record_count}",
             ),
-            _no_rows(Rule.CUSTOMER, measured.foreign_customer_rows, f"are not of customer {manifest.customer_id}"),
-            _no_rows(Rule.DAY, measured.foreign_day_rows, f"are not of {manifest.logical_date.isoformat()}"),
+            _no_rows(
+                Rule.CUSTOMER, (measured.foreign_customer_rows, f"of another customer than {manifest.customer_id}")
+            ),
+            _no_rows(Rule.DAY, (measured.foreign_day_rows, f"of another day than {manifest.logical_date.isoformat()}")),
             _no_rows(
                 Rule.NATURAL_KEY,
-                measured.keyless_rows + measured.repeated_key_rows,
-                f"lack their natural key ({measured.keyless_rows}) or repeat another's ({measured.repeated_key_rows})",
+                (measured.keyless_rows, "without their natural key"),
+                (measured.repeated_key_rows, "with the natural key of another"),
             ),
-            _no_rows(Rule.BOUNDS, measured.out_of_bounds_rows, "have a metric that is negative or not a number"),
+            _no_rows(Rule.BOUNDS, (measured.out_of_bounds_rows, "with a metric that is negative or not a number")),
         ),
     )
 
 
-def rejected(verdicts: Sequence[Verdict]) -> list[Verdict]:
-    return [verdict for verdict in verdicts if not verdict.accepted]
+def _no_rows(rule: Rule, *counts: tuple[int, str]) -> Finding:
+    broken = [f"{_counted(count)} {what}" for count, what in counts if count]
+    return _finding(rule, not broken, good="no row breaks it", bad=", ".join(broken))
 
 
-def _no_rows(rule: Rule, count: int, what: str) -> Finding:
-    return _finding(rule, count == 0, good="no row breaks it", bad=f"{count} rows {what}")
+def _counted(rows: int) -> str:
+    return "1 row" if rows == 1 else f"{rows} rows"
 
 
 def _finding(rule: Rule, passed: bool, *, good: str, bad: str) -> Finding:

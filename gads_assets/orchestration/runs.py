@@ -1,6 +1,6 @@
 """What a step may know about the Dagster run it is part of, and how a run says which partitions it could not do."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import dagster as dg
@@ -39,15 +39,12 @@ def readable_failures() -> Iterator[None]:
 
 def partition_failure(what: str, reasons: Mapping[PartitionKey, str], *, of: int) -> dg.Failure:
     """Ends the step as failed, naming the partitions. Dagster must not repeat it: the control plane decides that."""
-    same: dict[str, list[PartitionKey]] = {}
+    by_reason: dict[str, list[str]] = {}
     for key, reason in sorted(reasons.items()):
-        same.setdefault(reason, []).append(key)
-    named = [
-        f"{keys[0].label}{f' and {len(keys) - 1} more' if keys[1:] else ''}: {reason}" for reason, keys in same.items()
-    ]
-    more = [f"and {len(named) - _NAMED} other reasons"] if len(named) > _NAMED else []
+        by_reason.setdefault(reason, []).append(key.label)
+    named = [f"{_first(labels, ', ')}: {reason}" for reason, labels in by_reason.items()]
     return dg.Failure(
-        description=f"{len(reasons)} of {of} partitions {what}. " + "; ".join(named[:_NAMED] + more),
+        description=f"{len(reasons)} of {of} partitions {what}. {_first(named, '; ')}",
         metadata={
             "partitions": dg.MetadataValue.table(
                 [
@@ -58,3 +55,8 @@ def partition_failure(what: str, reasons: Mapping[PartitionKey, str], *, of: int
         },
         allow_retries=False,
     )
+
+
+def _first(texts: Sequence[str], separator: str) -> str:
+    more = [f"and {len(texts) - _NAMED} more"] if len(texts) > _NAMED else []
+    return separator.join([*texts[:_NAMED], *more])

@@ -44,7 +44,7 @@ def open_local_session(local: LocalSpark) -> SparkSession:
         .set("spark.jars", ",".join(map(str, local.jars)))
         .set("spark.local.dir", str(local.scratch))
         .set("spark.sql.warehouse.dir", str(local.scratch / "warehouse"))
-        # Native libraries and artifacts are unpacked there, and a killed JVM leaves them behind: under the home, not in /tmp.
+        # Native libraries are unpacked there, and a killed JVM leaves them behind: under the home, not in /tmp.
         .set("spark.driver.defaultJavaOptions", f'"-Djava.io.tmpdir={local.scratch}"')
     )
     if local.master:
