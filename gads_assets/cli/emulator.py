@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-from threading import Event
 from typing import Annotated
 
 import typer
@@ -40,9 +39,9 @@ def emulator(
     texts = fault or ([settings.emulator_faults] if settings.emulator_faults else [])
     faults = [parsed for text in texts for parsed in parse_faults(text)]
 
-    stopped = Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopped.set())
+    # Not handlers: one that runs while the main thread is about to wait for it would wait for that thread, for ever.
+    interrupts = {signal.SIGINT, signal.SIGTERM}
+    signal.pthread_sigmask(signal.SIG_BLOCK, interrupts)
 
     from gads_assets.emulator.accounts import MANAGER_CUSTOMER_ID  # noqa: PLC0415
     from gads_assets.emulator.server import serve_emulator  # noqa: PLC0415
@@ -58,5 +57,5 @@ def emulator(
         else:
             typer.echo(f"The Google Ads API answers on {running.endpoint}; stop it with Ctrl-C. In another shell:")
             typer.echo(f"export GADS_GOOGLE_ADS_ENDPOINT={running.endpoint}")
-        stopped.wait()
+        signal.sigwait(interrupts)
     typer.echo(f"stopped after {running.operations} operations", err=True)
