@@ -1,0 +1,101 @@
+"""What scripts rely on: exit codes, help for everything, and one JSON document where one is asked for."""
+
+import json
+import signal
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gads_assets.cli.main import _COMMANDS, _load
+from gads_assets_tests.acceptance.commands import GADS, Home, demonstrated_home, finish
+
+
+@pytest.fixture(scope="module")
+def demonstrated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
+    home = demonstrated_home(tmp_path_factory.getbasetemp() / "demonstrated")
+    assert home.gads("db", "start").returncode == 0
+    yield home
+    home.stop()
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(path=tmp_path / "home")
+
+
+def every_command() -> list[tuple[str, ...]]:
+    found: list[tuple[str, ...]] = [()]
+    for name, place, _ in _COMMANDS:
+        command: Any = _load(name, place)
+        found += [(name,), *((name, below) for below in getattr(command, "commands", {}))]
+    return found
+
+
+def test_every_command_explains_itself_and_touches_nothing(home: Home) -> None:
+    commands = every_command()
+    assert {("demo",), ("db", "migrate"), ("customers", "add"), ("query",)} <= set(commands)
+    with ThreadPoolExecutor(2) as pool:
+        answers = list(pool.map(lambda command: home.gads(*command, "--help"), commands))
+    for command, answer in zip(commands, answers, strict=True):
+        assert (answer.returncode, answer.stderr) == (0, ""), command
+        assert "Usage: gads" in answer.stdout
+    assert not home.path.exists()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("demoo",),
+        ("demo", "--fast"),
+        ("demo", "now"),
+        ("db",),
+        ("db", "restart"),
+        ("query",),
+        ("query", "SELECT 1", "SELECT 2"),
+        ("customers", "add"),
+        ("ui", "--port", "many"),
+        ("ui", "--port", "70000"),
+        ("emulator", "--latency-ms", "-1"),
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_exits_2_with_a_hint_and_touches_nothing(home: Home, wrong: tuple[str, ...]) -> None:
+    answer = home.gads(*wrong)
+    assert answer.returncode == 2
+    assert "Usage: gads" in answer.stdout + answer.stderr
+    assert not home.path.exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("demo", "--json"),
+        ("customers", "list", "--json"),
+        ("customers", "add", "214-555-0101", "--json"),
+        ("db", "status", "--json"),
+        ("doctor", "--json"),
+        ("env", "--json"),
+        ("catalog", "list", "--json"),
+        ("catalog", "check", "--json"),
+        ("catalog", "schema", "campaign", "--json"),
+    ],
+    ids=lambda command: " ".join(command[:2]),
+)
+def test_json_is_one_document_and_nothing_else(demonstrated: Home, command: tuple[str, ...]) -> None:
+    answer = demonstrated.gads(*command)
+    assert answer.returncode == 0, answer.stderr
+    assert json.loads(answer.stdout, parse_constant=pytest.fail)
+
+
+def test_the_emulators_json_is_one_line_as_soon_as_it_serves(home: Home) -> None:
+    process = home.start([GADS, "emulator", "--json"])
+    assert process.stdout is not None
+    document = json.loads(process.stdout.readline())
+    assert document["endpoint"].startswith("localhost:")
+    assert Path(document["ca_path"]).is_file()
+    process.send_signal(signal.SIGINT)
+    stopped = finish(process, patience=60)
+    assert (stopped.returncode, stopped.stdout) == (0, "")
