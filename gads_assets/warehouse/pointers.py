@@ -12,10 +12,22 @@ from gads_assets.domain.keys import CustomerId, PartitionKey, RunId, StageId
 from gads_assets.domain.pointer import Pointer, PointerStatus, current_pointers
 from gads_assets.warehouse.layout import WarehouseLayout
 
-POINTER_COLUMNS: Final = (
-    "source STRING, query_name STRING, customer_id STRING, logical_date DATE, run_id STRING, stage_id STRING, "
-    "schema_version STRING, record_count BIGINT, content_digest STRING, state_version BIGINT, stage_commit BIGINT, "
-    "status STRING, loaded_at TIMESTAMP"
+_SCHEMA: Final = pa.schema(
+    [
+        ("source", pa.string()),
+        ("query_name", pa.string()),
+        ("customer_id", pa.string()),
+        ("logical_date", pa.date32()),
+        ("run_id", pa.string()),
+        ("stage_id", pa.string()),
+        ("schema_version", pa.string()),
+        ("record_count", pa.int64()),
+        ("content_digest", pa.string()),
+        ("state_version", pa.int64()),
+        ("stage_commit", pa.int64()),
+        ("status", pa.string()),
+        ("loaded_at", pa.timestamp("us", tz="UTC")),
+    ]
 )
 
 
@@ -40,24 +52,25 @@ def append_pointers(spark: SparkSession, layout: WarehouseLayout, query_name: st
     Blind: it reads nothing of the table, so two loaders never conflict.
     """
     rows = [
-        (
-            pointer.key.source,
-            pointer.key.query_name,
-            pointer.key.customer_id,
-            pointer.key.logical_date,
-            pointer.run_id,
-            pointer.stage_id,
-            pointer.schema_version,
-            pointer.record_count,
-            pointer.content_digest,
-            pointer.state_version,
-            pointer.stage_commit,
-            pointer.status.value,
-            pointer.loaded_at,
-        )
+        {
+            "source": pointer.key.source,
+            "query_name": pointer.key.query_name,
+            "customer_id": pointer.key.customer_id,
+            "logical_date": pointer.key.logical_date,
+            "run_id": pointer.run_id,
+            "stage_id": pointer.stage_id,
+            "schema_version": pointer.schema_version,
+            "record_count": pointer.record_count,
+            "content_digest": pointer.content_digest,
+            "state_version": pointer.state_version,
+            "stage_commit": pointer.stage_commit,
+            "status": pointer.status.value,
+            "loaded_at": pointer.loaded_at,
+        }
         for pointer in pointers
     ]
-    frame = spark.createDataFrame(rows, POINTER_COLUMNS).coalesce(1)
+    # As Arrow: rows given as Python objects are sent through a Python worker, which takes longer than the commit.
+    frame = spark.createDataFrame(pa.Table.from_pylist(rows, _SCHEMA)).coalesce(1)
     frame.write.format("delta").mode("append").save(layout.pointers(query_name))
 
 

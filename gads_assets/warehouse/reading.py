@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
@@ -12,9 +13,19 @@ from gads_assets.warehouse.columns import reader_columns, schema_versions
 from gads_assets.warehouse.layout import WarehouseLayout
 from gads_assets.warehouse.pointers import pointer_table
 
-_LOAD_RECORD_COLUMNS = (
-    "source STRING, query_name STRING, customer_id STRING, logical_date DATE, run_id STRING, schema_version STRING, "
-    "record_count BIGINT, content_digest STRING, pointer_version BIGINT, loaded_at TIMESTAMP"
+_LOAD_RECORDS = pa.schema(
+    [
+        ("source", pa.string()),
+        ("query_name", pa.string()),
+        ("customer_id", pa.string()),
+        ("logical_date", pa.date32()),
+        ("run_id", pa.string()),
+        ("schema_version", pa.string()),
+        ("record_count", pa.int64()),
+        ("content_digest", pa.string()),
+        ("pointer_version", pa.int64()),
+        ("loaded_at", pa.timestamp("us", tz="UTC")),
+    ]
 )
 _HIGHEST = "max_by(struct(status, schema_version, stage_id), struct(state_version, stage_id)) AS pointer"
 
@@ -29,7 +40,7 @@ def published_partitions(
 ) -> DataFrame:
     """The published rows of these partitions only."""
     wanted = spark.createDataFrame(
-        [(key.customer_id, key.logical_date) for key in keys], "customer_id STRING, logical_date DATE"
+        pa.table({"customer_id": [key.customer_id for key in keys], "logical_date": [key.logical_date for key in keys]})
     )
     rows = published_rows(spark, layout, catalog, query_name)
     return rows.join(wanted, ["customer_id", "logical_date"], "left_semi")
@@ -45,21 +56,21 @@ def register_views(spark: SparkSession, layout: WarehouseLayout, catalog: Catalo
 def register_load_records(spark: SparkSession, records: Sequence[LoadRecord]) -> None:
     """`load_records`: when each run was first published, and what it held."""
     rows = [
-        (
-            record.key.source,
-            record.key.query_name,
-            record.key.customer_id,
-            record.key.logical_date,
-            record.run_id,
-            record.schema_version,
-            record.record_count,
-            record.content_digest,
-            record.pointer_version,
-            record.loaded_at,
-        )
+        {
+            "source": record.key.source,
+            "query_name": record.key.query_name,
+            "customer_id": record.key.customer_id,
+            "logical_date": record.key.logical_date,
+            "run_id": record.run_id,
+            "schema_version": record.schema_version,
+            "record_count": record.record_count,
+            "content_digest": record.content_digest,
+            "pointer_version": record.pointer_version,
+            "loaded_at": record.loaded_at,
+        }
         for record in records
     ]
-    spark.createDataFrame(rows, _LOAD_RECORD_COLUMNS).createOrReplaceTempView("load_records")
+    spark.createDataFrame(pa.Table.from_pylist(rows, _LOAD_RECORDS)).createOrReplaceTempView("load_records")
 
 
 def select_only(spark: SparkSession, sql: str) -> DataFrame:
