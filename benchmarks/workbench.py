@@ -1,0 +1,127 @@
+"""What the measurements of publishing share: a warm session, judged runs, a publisher and its peer."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime, timedelta
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import SparkSession
+from ulid import ULID
+
+from gads_assets.catalog.loading import load_catalog
+from gads_assets.catalog.specification import Catalog, Column, QuerySchema
+from gads_assets.domain.keys import CustomerId, PartitionKey, StageId
+from gads_assets.domain.manifest import RunManifest
+from gads_assets.domain.pointer import Authority
+from gads_assets.orchestration.workplace import open_session
+from gads_assets.raw.frames import MALFORMED, sealed_rows
+from gads_assets.raw.sink import RawSink
+from gads_assets.settings import Settings
+from gads_assets.validate.judging import judge_runs
+from gads_assets.warehouse.java import find_jars
+from gads_assets.warehouse.layout import WarehouseLayout
+from gads_assets.warehouse.publishing import Publisher
+from gads_assets_tests.sealed_runs import seal
+
+QUERY: Final = "keyword_view"
+DAYS: Final = 100
+_FIRST_DAY: Final = date(2024, 1, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgedRun:
+    manifest: RunManifest
+    authority: Authority
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workbench:
+    """Everything it makes lies in `folder`."""
+
+    spark: SparkSession
+    folder: Path
+    catalog: Catalog = field(default_factory=lambda: load_catalog(None))
+    _numbers: Iterator[int] = field(default_factory=count)
+
+    @property
+    def sink(self) -> RawSink:
+        return RawSink(str(self.folder / "raw"))
+
+    @property
+    def schema(self) -> QuerySchema:
+        return self.catalog.query(QUERY).schema
+
+    def judged_runs(self, partitions: int, *, rows: int) -> list[JudgedRun]:
+        """Sealed and accepted runs of new partitions, a hundred days a customer."""
+        keys = [_key(self.catalog.source, next(self._numbers)) for _ in range(partitions)]
+        version = self.schema.version
+        runs = [seal(self.sink, key, _rows(self.schema, key, rows), schema_version=version) for key in keys]
+        verdicts = judge_runs(lambda: self.spark, self.sink, self.catalog, {run.key: run.run_id for run in runs})
+        return [JudgedRun(manifest=run, authority=_authority(run, str(verdicts[run.key][1].content))) for run in runs]
+
+    def publisher(self, warehouse: str) -> Publisher:
+        return Publisher(
+            session=lambda: self.spark,
+            layout=WarehouseLayout(root=str(self.folder / warehouse), source=self.catalog.source),
+            sink=self.sink,
+            catalog=self.catalog,
+            new_stage_id=lambda: StageId(str(ULID())),
+            now=lambda: datetime.now(UTC),
+        )
+
+    def append_plainly(self, runs: Sequence[JudgedRun], table: str) -> None:
+        """The peer: the same rows from the same files, appended to a Delta table that promises nothing."""
+        uris = [uri for run in runs for uri in self.sink.payload_uris(run.manifest)]
+        rows = sealed_rows(self.spark, uris, self.schema).drop(MALFORMED)
+        rows.write.format("delta").mode("append").save(str(self.folder / table))
+
+
+@contextmanager
+def open_workbench(settings: Settings, folder: Path) -> Iterator[Workbench]:
+    """With a session of its own, on the JARs that settings have."""
+    spark = open_session(replace(settings, home=folder, spark_jars=jar_folder(settings)))
+    try:
+        yield Workbench(spark=spark, folder=folder)
+    finally:
+        spark.stop()
+
+
+def jar_folder(settings: Settings) -> Path:
+    return find_jars(given=settings.spark_jars, kept=settings.spark_home / "jars")[0].parent
+
+
+def _key(source: str, number: int) -> PartitionKey:
+    return PartitionKey(
+        source=source,
+        customer_id=CustomerId(f"{1_000_000_000 + number // DAYS}"),
+        query_name=QUERY,
+        logical_date=_FIRST_DAY + timedelta(days=number % DAYS),
+    )
+
+
+def _rows(schema: QuerySchema, key: PartitionKey, rows: int) -> list[dict[str, object]]:
+    return [{column.name: _value(column, key, number) for column in schema.columns} for number in range(rows)]
+
+
+def _value(column: Column, key: PartitionKey, number: int) -> object:
+    if column.field == "customer.id":
+        return int(key.customer_id)
+    if column.field == "segments.date":
+        return key.logical_date.isoformat()
+    return {"bigint": number, "int": number, "double": number / 4, "boolean": number % 2 == 0}.get(
+        column.type, f"{column.field} {number}"
+    )
+
+
+def _authority(run: RunManifest, content_digest: str) -> Authority:
+    return Authority(
+        key=run.key,
+        run_id=run.run_id,
+        schema_version=run.schema_version,
+        record_count=run.record_count,
+        content_digest=content_digest,
+        state_version=1,
+    )

@@ -1,0 +1,100 @@
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from benchmarks import publish_batch, publish_in_a_row, publish_one_partition
+from benchmarks.__main__ import main
+from benchmarks.demo import DemoRun, Step, split_run
+from benchmarks.results import Result, document, results_of_others
+from benchmarks.workbench import Workbench
+
+NOW = datetime(2026, 11, 16, 9, 30, tzinfo=UTC)
+KEYS = {"name", "unit", "ours", "peer", "peer_value", "ratio", "goal", "better", "met"}
+
+
+def test_every_measurement_of_publishing_gives_our_time_beside_its_peers(spark: SparkSession, tmp_path: Path) -> None:
+    bench = Workbench(spark=spark, folder=tmp_path)
+
+    results = [
+        *publish_one_partition.measure(bench, rows=2, warm_up=0, rounds=1),
+        *publish_in_a_row.measure(bench, rows=2, warm_up=1, publishes=2),
+        *publish_batch.measure(bench, partitions=3, rows=2, warm_up=0, rounds=1),
+    ]
+
+    written = json.loads(json.dumps(document(results, kept=[], now=NOW)))
+    assert written["when"] == "2026-11-16T09:30:00+00:00"
+    assert written["machine"]["spark"] == spark.version
+    assert [row["name"] for row in written["results"]] == [
+        "publish_one_partition",
+        "publish_in_a_row_mean",
+        "publish_in_a_row_last",
+        "publish_batch",
+    ]
+    for row in written["results"]:
+        assert set(row) == KEYS
+        assert row["ours"] > 0
+        assert row["ratio"] == pytest.approx(row["ours"] / row["peer_value"], rel=0.02)
+        assert row["met"] == (row["ratio"] <= row["goal"])
+
+
+def test_the_parts_of_a_demo_add_up_to_its_total() -> None:
+    run = DemoRun(
+        total=60.0,
+        stages={"Starting": 3.0, "Registering": 1.0, "Extracting": 50.0},
+        launched=1000.0,
+        steps=[
+            Step(key="google_ads__raw__campaign", started=1010.0, ended=1012.0),
+            Step(key="google_ads__raw__campaign_verdict", started=1012.0, ended=1030.0),
+            Step(key="google_ads__campaign", started=1031.0, ended=1045.0),
+        ],
+    )
+
+    parts = split_run(run)
+
+    assert parts == {
+        "database_and_emulator": 3.0,
+        "customers": 1.0,
+        "run_start": 10.0,
+        "extraction_steps": 2.0,
+        "verdict_steps": 18.0,
+        "publish_steps": 14.0,
+        "run_end": 5.0,
+        "rest": 7.0,
+    }
+    assert sum(parts.values()) == run.total
+
+
+def test_measuring_one_thing_keeps_the_results_of_the_others(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    earlier = [Result(name=name, unit="s", ours=1.0) for name in ("demo_total", "demo_rest", "publish_batch")]
+    path.write_text(json.dumps(document(earlier, kept=[], now=NOW)))
+
+    kept = results_of_others(path, ["demo"])
+
+    assert [row["name"] for row in kept] == ["publish_batch"]
+    assert results_of_others(tmp_path / "absent.json", ["demo"]) == []
+
+
+def test_a_figure_without_a_peer_claims_no_goal() -> None:
+    row = Result(name="demo_rest", unit="s", ours=1.23456).as_json()
+
+    assert row["ours"] == 1.23
+    assert [row[name] for name in ("peer", "peer_value", "ratio", "goal", "met")] == [None] * 5
+
+
+def test_a_goal_that_is_missed_is_said_to_be_missed() -> None:
+    slow = Result(name="publish", unit="ms", ours=30.0, peer="append", peer_value=10.0, goal=2.5)
+    many = Result(name="rows", unit="rows/s", ours=30.0, peer="copy", peer_value=10.0, goal=2.5, better="higher")
+
+    assert (slow.met, many.met) == (False, True)
+
+
+def test_an_unknown_measurement_is_refused_with_the_names_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as refused:
+        main(["--only", "nonsense"])
+
+    assert refused.value.code == 2
+    assert "publish_one_partition" in capsys.readouterr().err
