@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
-from threading import Event
 from typing import Annotated, Final
 
 import typer
@@ -37,7 +36,7 @@ def ui(port: Annotated[int, typer.Option(min=1, max=65535, help="Where the page 
     settings = read_settings(os.environ)
     require_writable(settings.home)
     _require_free(port)
-    stopped = _stop_requests()
+    requests = _stop_requests()
     with Workplace(settings) as here:
         here.catalog  # noqa: B018  a bad one is better refused here than shown as a code location that failed
         write_dagster_home(settings.dagster_home)
@@ -46,7 +45,8 @@ def ui(port: Annotated[int, typer.Option(min=1, max=65535, help="Where the page 
         messages.print(f"Starting Dagster's page; what it says goes to {log}", soft_wrap=True)
         with _dagster(port, environment, log) as process:
             ready = False
-            while not stopped.wait(_POLL_SECONDS):
+            while not requests:
+                time.sleep(_POLL_SECONDS)
                 if process.poll() is not None:
                     raise SetupError(f"Dagster's page ended by itself; the reason is at the end of {log}")
                 if not ready and _answers(port):
@@ -55,14 +55,18 @@ def ui(port: Annotated[int, typer.Option(min=1, max=65535, help="Where the page 
             messages.print("Stopping Dagster's page")
 
 
-def _stop_requests() -> Event:
-    stopped = Event()
+def _stop_requests() -> list[int]:
+    """Grows by each signal that asks for an end.
+
+    Not an event: setting one from a handler can wait for ever for the very thread that it interrupted.
+    """
+    requests: list[int] = []
     numbers = [signal.SIGINT, signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
         numbers.append(signal.SIGHUP)
     for number in numbers:
-        signal.signal(number, lambda *_: stopped.set())
-    return stopped
+        signal.signal(number, lambda received, _: requests.append(received))
+    return requests
 
 
 @contextmanager
