@@ -287,7 +287,8 @@ def _run(command: list[Path | str], account: ServerAccount, *, statement: str = 
 
 def _first_complaint(output: str, status: int | None = None) -> str:
     """The first, since later ones follow from it."""
-    if "No space left on device" in output:
+    # PostgreSQL gives the second as a hint, when the disk took half of a block.
+    if "No space left on device" in output or "Check free disk space" in output:
         return "no space left on the disk (it needs about 100 MB)"
     complaint = re.search(r"(?:error|ERROR|FATAL|PANIC): +(.+)", output)
     if complaint:
