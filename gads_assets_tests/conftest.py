@@ -10,6 +10,9 @@ from gads_assets.settings import read_settings
 from gads_assets.warehouse.java import find_jars, find_java
 from gads_assets.warehouse.session import LocalSpark, open_local_session
 
+# gRPC reads it when a test first imports it. Its handling of forks would now and then break the JVM's start.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
