@@ -8,7 +8,7 @@ from datetime import datetime
 import dagster as dg
 
 from gads_assets.domain.accounts import Account
-from gads_assets.orchestration.instance import dagster_environment, write_dagster_home
+from gads_assets.orchestration.instance import STORAGE_VARIABLE, dagster_storage_url, write_dagster_home
 from gads_assets.orchestration.partitions import CUSTOMERS
 from gads_assets.orchestration.workplace import Workplace
 
@@ -17,9 +17,17 @@ from gads_assets.orchestration.workplace import Workplace
 def dagster_instance(here: Workplace) -> Iterator[dg.DagsterInstance]:
     """The Dagster instance of this home, whether or not the shell was set up for it."""
     write_dagster_home(here.settings.dagster_home)
-    os.environ.update(dagster_environment(here.settings, here.database_url))
-    with dg.DagsterInstance.from_config(str(here.settings.dagster_home)) as instance:
-        yield instance
+    # dagster.yaml takes the address from the environment, and Dagster looks when it first needs a storage.
+    before = os.environ.get(STORAGE_VARIABLE)
+    os.environ[STORAGE_VARIABLE] = dagster_storage_url(here.database_url)
+    try:
+        with dg.DagsterInstance.from_config(str(here.settings.dagster_home)) as instance:
+            yield instance
+    finally:
+        if before is None:
+            del os.environ[STORAGE_VARIABLE]
+        else:
+            os.environ[STORAGE_VARIABLE] = before
 
 
 def register_accounts(here: Workplace, accounts: Sequence[Account], *, now: datetime) -> list[Account]:

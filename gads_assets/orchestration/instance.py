@@ -3,20 +3,24 @@
 import os
 import tempfile
 from pathlib import Path
+from typing import Final
 
 from gads_assets.errors import SetupError
 from gads_assets.settings import Settings
 from gads_assets.state.connection import parse_database_url
 from gads_assets.state.migration import DAGSTER_SCHEMA
 
-_DAGSTER_YAML = """\
+STORAGE_VARIABLE: Final = "GADS_DAGSTER_POSTGRES_URL"
+"""Where dagster.yaml looks for the database."""
+
+_DAGSTER_YAML = f"""\
 # Written by `gads env`; changes made here are overwritten.
 
 # Runs, events and schedules, in the same database as partition state and in a schema of their own.
 storage:
   postgres:
     postgres_url:
-      env: GADS_DAGSTER_POSTGRES_URL
+      env: {STORAGE_VARIABLE}
 
 # Each run brings its own Spark: more at once than this, and they only wait for each other.
 run_coordinator:
@@ -68,7 +72,7 @@ def dagster_environment(settings: Settings, database_url: str) -> dict[str, str]
     return {
         "GADS_HOME": str(settings.home),
         "DAGSTER_HOME": str(settings.dagster_home),
-        "GADS_DAGSTER_POSTGRES_URL": dagster_storage_url(database_url),
+        STORAGE_VARIABLE: dagster_storage_url(database_url),
         "DAGSTER_EVENT_BATCH_SIZE": "500",  # materializations of a batch are then stored in a few statements
         "SPARK_CONF_DIR": str(settings.spark_conf_dir),
         "GRPC_VERBOSITY": "ERROR",  # it remarks on every process that is started while a channel is open
