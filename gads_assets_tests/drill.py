@@ -49,6 +49,8 @@ from gads_assets_tests.acceptance.commands import (
 KILLS_A_ROUND = 5
 DATABASE_TOO = 0.25
 """How often the database is killed with the demo."""
+START_SHARE = 0.4
+"""Of a demo's time, what passes before its first partition is published; a demo with less to do is as slow there."""
 _PAUSE_SECONDS = 0.3
 _GOODBYE_SECONDS = 20.0
 
@@ -256,7 +258,7 @@ class Drill:
         with watched(home) as reader:
             shown: set[Partition] = set()
             for starts in range(1, 1 + min(KILLS_A_ROUND, self._wanted - self.kills)):
-                if not self._interrupt(home, fresh=starts == 1):
+                if not self._interrupt(home, published=len(shown)):
                     break
                 now = set(published_partitions(home))
                 self.damage.lost += [f"{partition} was published and is gone" for partition in sorted(shown - now)]
@@ -278,9 +280,10 @@ class Drill:
     def _compare(self, home: Home, partitions: Collection[Partition]) -> None:
         compare(self.damage, expected=self._expected, found=published_content(home), partitions=partitions)
 
-    def _interrupt(self, home: Home, *, fresh: bool) -> bool:
+    def _interrupt(self, home: Home, *, published: int) -> bool:
         """False when the demo was done before its time had come."""
-        seconds = self._chance.uniform(0, self._seconds)
+        left = 1 - published / len(self._partitions)
+        seconds = self._chance.uniform(0, self._seconds * (START_SHARE + (1 - START_SHARE) * left))
         database_too = self._chance.random() < DATABASE_TOO
         started = time.monotonic()
         try:
@@ -291,7 +294,7 @@ class Drill:
             self.kills += 1
             _say(f"kill {self.kills} of {self._wanted}: after {seconds:.1f} s{', and its database' * database_too}")
             return True
-        if fresh:
+        if not published:
             # The machine has become faster than it was for the undisturbed run.
             self._seconds = min(self._seconds, time.monotonic() - started)
         self._judge(finished.returncode, finished.stderr)
