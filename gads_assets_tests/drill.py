@@ -255,9 +255,11 @@ class Drill:
 
     def _round(self, home: Home) -> None:
         before = len(self.damage.sentences())
+        starts = 0
         with watched(home) as reader:
             shown: set[Partition] = set()
-            for starts in range(1, 1 + min(KILLS_A_ROUND, self._wanted - self.kills)):
+            for _ in range(min(KILLS_A_ROUND, self._wanted - self.kills)):
+                starts += 1
                 if not self._interrupt(home, published=len(shown)):
                     break
                 now = set(published_partitions(home))
