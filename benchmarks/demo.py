@@ -16,8 +16,9 @@ from gads_assets.errors import GadsError
 from gads_assets.settings import read_settings
 
 ALLOWANCE_SECONDS: Final = 180.0
-_STAGES: Final = {"Starting": "database_and_emulator", "Registering": "customers"}
-_MATERIALIZING: Final = "Extracting"
+_BEFORE_THE_RUN: Final = ("services", "customers")
+_RUN: Final = "run"
+_RUN_SAID: Final = "Extracting"
 
 
 class DemoMeasurementError(GadsError):
@@ -65,12 +66,12 @@ def measure(folder: Path, jars: Path, *, rounds: int = 3) -> list[Result]:
 
 def split_run(run: DemoRun) -> dict[str, float]:
     """The parts, in the order of the demo; they add up to the total."""
-    parts = {part: run.stages[start] for start, part in _STAGES.items()}
+    parts = {stage: run.stages[stage] for stage in _BEFORE_THE_RUN}
     first, last = min(step.started for step in run.steps), max(step.ended for step in run.steps)
     parts["run_start"] = first - run.launched
     for step in run.steps:
         parts[step.part] = parts.get(step.part, 0.0) + step.ended - step.started
-    parts["run_end"] = run.launched + run.stages[_MATERIALIZING] - last
+    parts["run_end"] = run.launched + run.stages[_RUN] - last
     parts["rest"] = run.total - sum(parts.values())
     return parts
 
@@ -92,13 +93,14 @@ def run_demo(home: Path, jars: Path) -> DemoRun:
     with process:
         for line in process.stderr or ():
             said.append(line.strip())
-            if line.startswith(_MATERIALIZING):
+            if line.startswith(_RUN_SAID):
                 launched = time.time()
         answer = process.stdout.read() if process.stdout else ""
     if process.returncode or not launched:
         raise DemoMeasurementError(f"the demo ended with {process.returncode}: {said[-1] if said else 'no word'}")
-    stages = {name.split()[0]: seconds for name, seconds in json.loads(answer)["stages"].items()}
-    return DemoRun(total=time.monotonic() - started, stages=stages, launched=launched, steps=_steps(environment))
+    total = time.monotonic() - started
+    stages = json.loads(answer)["stages"]
+    return DemoRun(total=total, stages=stages, launched=launched, steps=_steps(environment))
 
 
 def _steps(environment: dict[str, str]) -> list[Step]:

@@ -62,8 +62,8 @@ class Stages:
     seconds: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
-    def measured(self, name: str) -> "Iterator[None]":
-        messages.print(name)
+    def measured(self, name: str, saying: str) -> "Iterator[None]":
+        messages.print(saying)
         started = time.monotonic()
         yield
         self.seconds[name] = round(time.monotonic() - started, 2)
@@ -85,10 +85,10 @@ def demo(as_json: JsonOption = False) -> None:
     stages = Stages()
     reasons: list[str] = []
     with Workplace(replace(settings, google_ads_login=None)) as here:
-        with stages.measured("Starting the database and the emulated Google Ads API"):
+        with stages.measured("services", "Starting the database and the emulated Google Ads API"):
             _ = here.database_url  # first, so that a database that is down is found before anything is written
             accounts = discover_accounts(here.source, here.source.login_customer_id)
-        with stages.measured(f"Registering {len(accounts)} customers"):
+        with stages.measured("customers", f"Registering {len(accounts)} customers"):
             register_accounts(here, accounts, now=datetime.now(UTC))
         days = closed_days(datetime.now(UTC).date())
         keys = [
@@ -102,7 +102,8 @@ def demo(as_json: JsonOption = False) -> None:
         before = look(here, keys)
         missing = [key for key in keys if not before[key].is_published]
         if missing:
-            with stages.measured(f"Extracting, judging and publishing {len(missing)} of {len(keys)} partitions"):
+            saying = f"Extracting, judging and publishing {len(missing)} of {len(keys)} partitions"
+            with stages.measured("run", saying):
                 reasons = _materialize(here, missing)
         after = look(here, keys)
     changed = [key for key in keys if before[key].is_published and _content(before[key]) != _content(after[key])]

@@ -50,9 +50,8 @@ class Publisher:
         published = [current[authority.key] for authority in plan.already_published]
         if plan.to_stage:
             staged = self._stage(query_name, plan.to_stage)
-            append_pointers(self.session(), self.layout, query_name, staged)
+            table = append_pointers(self.layout, query_name, staged)
             published += staged
-            table = pointer_table(self.layout, query_name)
         return Published(
             plan=plan,
             pointers=tuple(sorted(published, key=lambda pointer: pointer.key)),
@@ -78,7 +77,7 @@ class Publisher:
             status=PointerStatus.UNAVAILABLE,
             loaded_at=self.now(),
         )
-        append_pointers(self.session(), self.layout, key.query_name, [tombstone])
+        append_pointers(self.layout, key.query_name, [tombstone])
 
     def _stage(self, query_name: str, authorities: Sequence[Authority]) -> list[Pointer]:
         pointers = []

@@ -74,11 +74,11 @@ def _append(
         f"{RUN} AS run_id",
         *(f"`{name}`" for name in report),
     )
-    by_key = rows.coalesce(1) if files == 1 else rows.repartitionByRange(files, "logical_date", "customer_id")
+    placed = rows.coalesce(1) if files == 1 else rows.repartitionByRange(files, "logical_date", "customer_id")
+    # One file is one partition, whose rows are in the key's order as they come.
+    by_key = placed if len(uris) == 1 else placed.sortWithinPartitions("logical_date", "customer_id")
     measured = Observation()
     digest = digest_aggregates(key=("customer_id", "logical_date"), columns=report)
-    observed = by_key.sortWithinPartitions("logical_date", "customer_id").observe(
-        measured, *(F.expr(expression).alias(name) for name, expression in digest.items())
-    )
+    observed = by_key.observe(measured, *(F.expr(expression).alias(name) for name, expression in digest.items()))
     observed.write.format("delta").mode("append").save(uri)
     return digest_from_aggregates(**measured.get)

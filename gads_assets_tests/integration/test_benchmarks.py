@@ -43,7 +43,7 @@ def test_every_measurement_of_publishing_gives_our_time_beside_its_peers(spark: 
 def test_the_parts_of_a_demo_add_up_to_its_total() -> None:
     run = DemoRun(
         total=60.0,
-        stages={"Starting": 3.0, "Registering": 1.0, "Extracting": 50.0},
+        stages={"services": 3.0, "customers": 1.0, "run": 50.0},
         launched=1000.0,
         steps=[
             Step(key="google_ads__raw__campaign", started=1010.0, ended=1012.0),
@@ -55,7 +55,7 @@ def test_the_parts_of_a_demo_add_up_to_its_total() -> None:
     parts = split_run(run)
 
     assert parts == {
-        "database_and_emulator": 3.0,
+        "services": 3.0,
         "customers": 1.0,
         "run_start": 10.0,
         "extraction_steps": 2.0,

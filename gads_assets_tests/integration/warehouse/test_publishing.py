@@ -175,7 +175,7 @@ def test_a_loader_that_looked_before_the_newer_swap_still_loses_to_it(warehouse:
     new = warehouse.accept(seal(warehouse.sink, key(), _rows(key(), 1, clicks=2), run_seq=2))
     warehouse.publisher.publish(QUERY, new)
 
-    append_pointers(warehouse.spark, warehouse.layout, QUERY, slow)
+    append_pointers(warehouse.layout, QUERY, slow)
 
     assert warehouse.content() == {("1234567890", "2024-06-01"): [(1, 2)]}
 
