@@ -18,7 +18,8 @@
     ├── RawSinkError                  a run directory breaks the raw sink's contract
     │   ├── SealedRunError            writing into, or sealing again, what is sealed
     │   ├── RunNotFoundError          no sealed run of that id
-    │   └── BrokenSealError           the bytes differ from what the seal says
+    │   ├── BrokenSealError           the bytes differ from what the seal says
+    │   └── UnreadableRunError        the storage does not answer, which says nothing about the run
     ├── StateStoreError               the database refused or lost something
     │   ├── DatabaseUnavailableError  no server answers
     │   └── TransitionError           a change of state that the contract forbids
@@ -35,9 +36,10 @@ from typing import ClassVar
 
 
 class GadsError(Exception):
-    """Root of the tree; the command line shows its message and exits 1."""
+    """Root of the tree; the command line shows its message and exits 1. Attempts are grouped by `error_class`."""
 
     retryable: ClassVar[bool] = False
+    error_class: ClassVar[str] = "other"
 
 
 class SettingsError(GadsError):
@@ -83,17 +85,18 @@ class CatalogFileError(CatalogError):
 
 
 class PartitionKeyError(GadsError):
-    pass
+    error_class = "partition"
 
 
 class DayNotOpenError(PartitionKeyError):
     retryable = True
+    error_class = "day_not_open"
 
 
 class ExtractionError(GadsError):
-    """`customer_id` is the account that was asked; `error_class` is what attempts are grouped by."""
+    """`customer_id` is the account that was asked."""
 
-    error_class: ClassVar[str] = "extraction"
+    error_class = "extraction"
 
     def __init__(self, message: str, *, customer_id: str) -> None:
         super().__init__(message)
@@ -127,9 +130,9 @@ class QueryRefusedError(ExtractionError):
 
 
 class RawSinkError(GadsError):
-    """`run_id` names the run directory concerned; `error_class` is what attempts are grouped by."""
+    """`run_id` names the run directory concerned."""
 
-    error_class: ClassVar[str] = "raw_sink"
+    error_class = "raw_sink"
 
     def __init__(self, message: str, *, run_id: str) -> None:
         super().__init__(message)
@@ -146,6 +149,10 @@ class RunNotFoundError(RawSinkError):
 
 class BrokenSealError(RawSinkError):
     pass
+
+
+class UnreadableRunError(RawSinkError):
+    retryable = True
 
 
 class StateStoreError(GadsError):

@@ -1,6 +1,6 @@
 """One call, many days: a customer's window is asked for once and split into one sealed run per day."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from datetime import date, datetime, timedelta
 
@@ -27,11 +27,12 @@ def extract_days(
     now: Callable[[], datetime],
     code_version: str,
     source_name: str = "google_ads",
-) -> list[RunManifest]:
+) -> Iterator[RunManifest]:
     """Seals one run per day, in the days' order, days without rows included. Costs one API operation.
 
     Nothing is sealed before the whole answer has arrived: if the call fails, no day of the window gets a run, and
-    the error says whether trying again can help. Days that have not opened are refused before anything is asked.
+    the error says whether trying again can help. What was yielded before a later seal failed stays sealed. Days that
+    have not opened are refused before anything is asked.
     `source_name` is the catalog's, the first part of every partition's key.
     """
     _require_contiguous(days)
@@ -77,8 +78,8 @@ def extract_days(
                     ) from None
                 writer.append(line)
         finished_at = now()
-        return [
-            writer.seal(
+        for writer, number in zip(writers.values(), sequence, strict=True):
+            yield writer.seal(
                 RunFacts(
                     run_seq=number,
                     schema_version=specification.schema.version,
@@ -94,8 +95,6 @@ def extract_days(
                     code_version=code_version,
                 )
             )
-            for writer, number in zip(writers.values(), sequence, strict=True)
-        ]
 
 
 def _require_contiguous(days: Sequence[date]) -> None:

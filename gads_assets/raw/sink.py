@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import date, datetime
 from pathlib import Path
@@ -27,7 +27,7 @@ from gads_assets.domain.manifest import (
     manifest_from_json,
     manifest_to_json,
 )
-from gads_assets.errors import BrokenSealError, RawSinkError, RunNotFoundError, SealedRunError
+from gads_assets.errors import BrokenSealError, RawSinkError, RunNotFoundError, SealedRunError, UnreadableRunError
 from gads_assets.raw.layout import PAYLOAD, SEAL, partition_path, run_path
 
 _CHUNK = 1 << 20
@@ -79,10 +79,11 @@ class RawSink:
 
     def manifest(self, key: PartitionKey, run_id: RunId) -> RunManifest:
         """Reads a seal and makes sure that it belongs to the place where it was found."""
-        try:
-            content = (self._root / run_path(key, run_id) / SEAL).read_bytes()
-        except FileNotFoundError:
-            raise RunNotFoundError(f"run {run_id} of {key} has no seal: it does not exist", run_id=run_id) from None
+        with _readable(key, run_id):
+            try:
+                content = (self._root / run_path(key, run_id) / SEAL).read_bytes()
+            except FileNotFoundError:
+                raise RunNotFoundError(f"run {run_id} of {key} has no seal: it does not exist", run_id=run_id) from None
         try:
             manifest = manifest_from_json(content)
         except ManifestError as error:
@@ -102,14 +103,16 @@ class RawSink:
         """Compares every byte with the seal; raises BrokenSealError naming the first file that differs."""
         directory = self._root / run_path(manifest.key, manifest.run_id)
         expected = {file.name for file in manifest.files} | {SEAL}
-        present = {entry.name for entry in directory.iterdir()} if directory.is_dir() else set()
+        with _readable(manifest.key, manifest.run_id):
+            present = {entry.name for entry in directory.iterdir()} if directory.is_dir() else set()
         for name in sorted(expected ^ present):
             what = "is missing" if name in expected else "is not named by the seal"
             raise BrokenSealError(
                 f"run {manifest.run_id} of {manifest.key}: file {name} {what}", run_id=manifest.run_id
             )
         for file in manifest.files:
-            size, digest = _measure(directory / file.name)
+            with _readable(manifest.key, manifest.run_id):
+                size, digest = _measure(directory / file.name)
             if (size, digest) != (file.bytes, file.sha256):
                 raise BrokenSealError(
                     f"run {manifest.run_id} of {manifest.key}: {file.name} has {size} bytes and SHA-256 {digest[:12]}…,"
@@ -186,7 +189,7 @@ class RunWriter:
         return manifest
 
     def abandon(self) -> None:
-        """Removes an unsealed run; what cannot be removed stays invisible and is left to housekeeping."""
+        """Removes an unsealed run; what cannot be removed stays invisible. A seal that appeared all the same stays."""
         if self._sealed:
             return
         with suppress(OSError):
@@ -194,7 +197,8 @@ class RunWriter:
         with suppress(OSError):
             self._file.close()
         with suppress(OSError):
-            self._directory.fs.rm(self._directory.path, recursive=True)
+            if not (self._directory / SEAL).exists():
+                self._directory.fs.rm(self._directory.path, recursive=True)
 
     def __enter__(self) -> Self:
         return self
@@ -273,6 +277,21 @@ def _measure(path: UPath) -> tuple[int, str]:
             digest.update(chunk)
             size += len(chunk)
     return size, digest.hexdigest()
+
+
+@contextmanager
+def _readable(key: PartitionKey, run_id: RunId) -> Iterator[None]:
+    """What is missing, or a folder where a file should be, is damage; a storage that does not answer says nothing
+    about the run."""
+    try:
+        yield
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
+        raise BrokenSealError(f"run {run_id} of {key}: {error}", run_id=run_id) from None
+    except OSError as error:
+        raise UnreadableRunError(
+            f"run {run_id} of {key} cannot be read ({error.strerror or error}); mend the storage, then judge it again",
+            run_id=run_id,
+        ) from error
 
 
 def _cannot_write(run_id: RunId, error: OSError) -> RawSinkError:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
+from sqlalchemy import Engine, text
 from ulid import ULID
 
 from gads_assets.catalog.fields import columns_of
@@ -38,8 +39,12 @@ from gads_assets.errors import (
 from gads_assets.extract.accounts import discover_accounts
 from gads_assets.extract.client import GoogleAdsSource, connect_to_emulator
 from gads_assets.extract.customer_days import extract_days
+from gads_assets.extract.extraction import Extraction
+from gads_assets.extract.partitions import Extractor
 from gads_assets.extract.rows import RowEncoder
 from gads_assets.raw.sink import RawSink
+from gads_assets.state.connection import transaction
+from gads_assets.state.partition_states import StateStore
 
 CATALOG = load_catalog(None)
 NOW = datetime(2024, 7, 1, 12, tzinfo=UTC)
@@ -99,16 +104,18 @@ def extract(
     now: datetime = NOW,
     run_seq: Callable[[], int] = lambda: 1,
 ) -> list[RunManifest]:
-    return extract_days(
-        source=source,
-        sink=sink,
-        specification=CATALOG.query(query) if isinstance(query, str) else query,
-        account=account,
-        days=days,
-        run_seq=run_seq,
-        new_run_id=lambda: RunId(str(ULID())),
-        now=lambda: now,
-        code_version="test",
+    return list(
+        extract_days(
+            source=source,
+            sink=sink,
+            specification=CATALOG.query(query) if isinstance(query, str) else query,
+            account=account,
+            days=days,
+            run_seq=run_seq,
+            new_run_id=lambda: RunId(str(ULID())),
+            now=lambda: now,
+            code_version="test",
+        )
     )
 
 
@@ -376,3 +383,80 @@ def test_more_rows_than_one_batch_arrive_whole_and_in_order(source: GoogleAdsSou
     encoder = RowEncoder(columns_of(parse_gaql(gaql), "v26"), "v26")
     received = [json.loads(encoder.line(row)[1]) for batch in batches for row in batch]
     assert [tuple(row.values()) for row in received] == [values[:3] for values in produced]
+
+
+Extract = Callable[..., Extraction]
+
+
+def recorded(engine: Engine) -> dict[date, tuple[str, str | None]]:
+    with transaction(engine) as connection:
+        rows = connection.execute(text("SELECT logical_date, outcome, error_class FROM extraction_attempt"))
+        return {day: (outcome, error_class) for day, outcome, error_class in rows}
+
+
+@pytest.fixture
+def extract_partitions(source: GoogleAdsSource, sink: RawSink, store: StateStore) -> Extract:
+    def extract(
+        keys: list[PartitionKey],
+        *accounts: Account,
+        new_run_id: Callable[[], RunId] = lambda: RunId(str(ULID())),
+    ) -> Extraction:
+        return Extractor(source=source, sink=sink, store=store, new_run_id=new_run_id, now=lambda: NOW).extract(
+            CATALOG.query("campaign"),
+            keys,
+            {account.customer_id: account for account in accounts},
+            code_version="test",
+            dagster_run_id="run",
+        )
+
+    return extract
+
+
+def keys_of(account: Account, *days: date) -> list[PartitionKey]:
+    return [
+        PartitionKey(source="google_ads", customer_id=account.customer_id, query_name="campaign", logical_date=day)
+        for day in days
+    ]
+
+
+def test_a_day_that_has_not_opened_is_recorded_and_does_not_hold_back_its_neighbours(
+    extract_partitions: Extract, engine: Engine, account: Account
+) -> None:
+    over, today = NOW.date() - timedelta(days=2), NOW.date()
+    keys = keys_of(account, over, over + timedelta(days=1), today)
+    extraction = extract_partitions(keys, account)
+    assert (set(extraction.sealed), set(extraction.failed)) == (set(keys[:2]), set(keys[2:]))
+    assert recorded(engine) == {
+        over: ("sealed", None),
+        over + timedelta(days=1): ("sealed", None),
+        today: ("failed", "day_not_open"),
+    }
+
+
+def test_an_account_that_is_not_registered_is_recorded_as_a_failed_attempt(
+    extract_partitions: Extract, engine: Engine, account: Account
+) -> None:
+    [key] = keys_of(account, WEEK[0])
+    extraction = extract_partitions([key])
+    assert "is not registered" in str(extraction.failed[key])
+    assert recorded(engine) == {WEEK[0]: ("failed", "partition")}
+
+
+def test_days_sealed_before_the_disk_failed_stay_sealed_and_are_recorded_so(
+    extract_partitions: Extract, engine: Engine, account: Account, sink: RawSink, tmp_path: Path
+) -> None:
+    keys = keys_of(account, *WEEK[:3])
+    chosen = [RunId(str(ULID())) for _ in keys]
+    # Something lies where the second day's seal is drafted.
+    day = tmp_path / "raw" / "google_ads" / account.customer_id / "campaign" / WEEK[1].isoformat()
+    (day / f".{chosen[1]}.metadata.json").mkdir(parents=True)
+
+    extraction = extract_partitions(keys, account, new_run_id=iter(chosen).__next__)
+
+    assert (set(extraction.sealed), set(extraction.failed)) == (set(keys[:1]), set(keys[1:]))
+    assert [sink.sealed_runs(key) for key in keys] == [chosen[:1], [], []]
+    assert recorded(engine) == {
+        WEEK[0]: ("sealed", None),
+        WEEK[1]: ("failed", "raw_sink"),
+        WEEK[2]: ("failed", "raw_sink"),
+    }

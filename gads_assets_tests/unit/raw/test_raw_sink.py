@@ -1,5 +1,6 @@
 import gzip
 import json
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 from upath import UPath
 
 from gads_assets.domain.manifest import RunManifest
-from gads_assets.errors import BrokenSealError, RawSinkError, RunNotFoundError, SealedRunError
+from gads_assets.errors import BrokenSealError, RawSinkError, RunNotFoundError, SealedRunError, UnreadableRunError
 from gads_assets.raw.sink import RawSink
 from gads_assets_tests.sealed_runs import key, row, run_facts, seal, unused_run_id
 
@@ -136,6 +137,32 @@ def test_a_seal_from_another_run_is_refused(sink: RawSink, tmp_path: Path) -> No
     (_folder(tmp_path, mine) / "metadata.json").write_bytes((_folder(tmp_path, theirs) / "metadata.json").read_bytes())
     with pytest.raises(BrokenSealError, match="carries the seal of run"):
         sink.manifest(PARTITION, mine.run_id)
+
+
+def test_a_folder_where_a_file_should_be_is_found(sink: RawSink, tmp_path: Path) -> None:
+    run = seal(sink, PARTITION, [row(PARTITION, 1)])
+    [payload] = _folder(tmp_path, run).glob("part-*")
+    payload.unlink()
+    payload.mkdir()
+    with pytest.raises(BrokenSealError, match=payload.name):
+        sink.verify(run)
+
+
+def test_a_storage_that_does_not_answer_condemns_no_run(sink: RawSink) -> None:
+    seal(sink, PARTITION, [])
+    unreachable = replace(PARTITION, query_name="q" * 300)  # longer than any disk takes
+    with pytest.raises(UnreadableRunError, match=r"cannot be read \(File name too long\); mend the storage"):
+        sink.manifest(unreachable, unused_run_id())
+
+
+def test_a_seal_that_appeared_though_sealing_failed_is_not_taken_away(sink: RawSink, tmp_path: Path) -> None:
+    run_id = unused_run_id()
+    with sink.begin(PARTITION, run_id) as writer:
+        [folder] = tmp_path.rglob(run_id)
+        (folder / "metadata.json").write_text("of another process")
+        with pytest.raises(SealedRunError):
+            writer.seal(run_facts(PARTITION))
+    assert sink.sealed_runs(PARTITION) == [run_id]
 
 
 def test_a_malformed_seal_is_refused_naming_the_run(sink: RawSink, tmp_path: Path) -> None:
