@@ -60,7 +60,10 @@ class Workbench:
         version = self.schema.version
         runs = [seal(self.sink, key, _rows(self.schema, key, rows), schema_version=version) for key in keys]
         verdicts = judge_runs(lambda: self.spark, self.sink, self.catalog, {run.key: run.run_id for run in runs})
-        return [JudgedRun(manifest=run, authority=_authority(run, str(verdicts[run.key][1].content))) for run in runs]
+        return [
+            JudgedRun(manifest=run, authority=_authority(run, str(verdicts.judged[run.key].verdict.content)))
+            for run in runs
+        ]
 
     def publisher(self, warehouse: str) -> Publisher:
         return Publisher(

@@ -68,9 +68,9 @@ class Verdict:
         return "; ".join(failed) or None
 
 
-def reject_unreadable(key: PartitionKey, reason: str) -> Verdict:
-    """The seal is broken: nothing else about the run can be believed, so nothing else is asked."""
-    return Verdict(key=key, findings=(Finding(rule=Rule.SEAL, passed=False, detail=reason),), content=None)
+def reject_unread(key: PartitionKey, rule: Rule, reason: str) -> Verdict:
+    """What the run says about itself is wrong: its rows cannot be judged by it, so nothing else is asked."""
+    return Verdict(key=key, findings=(Finding(rule=rule, passed=False, detail=reason),), content=None)
 
 
 def judge(manifest: RunManifest, measured: RunMeasurement, *, day_ended_at: datetime) -> Verdict:

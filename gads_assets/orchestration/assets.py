@@ -114,6 +114,8 @@ def _refused(here: Workplace, keys: Sequence[PartitionKey], run_id: str) -> Mapp
             continue
         elif state and state.status is PartitionStatus.FAILED:
             refused[key] = state.error_message or "rejected"
+        elif state and state.status is PartitionStatus.SUCCESS:
+            refused[key] = "its rows are being withdrawn; run its check again to finish that"
         else:
             refused[key] = "no run of it was accepted yet"
     return refused

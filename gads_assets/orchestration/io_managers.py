@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 
 import dagster as dg
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 
 from gads_assets.domain.keys import PartitionKey
 from gads_assets.domain.pointer import Pointer
+from gads_assets.errors import WarehouseError
 from gads_assets.extract.extraction import Extraction
 from gads_assets.orchestration import metadata
 from gads_assets.orchestration.dagster_internals import describe_partition, narrow_output
@@ -16,10 +16,11 @@ from gads_assets.orchestration.partitions import customer_days, dagster_key, par
 from gads_assets.orchestration.resources import WorkplaceResource
 from gads_assets.orchestration.runs import readable_failures
 from gads_assets.orchestration.workplace import Workplace
-from gads_assets.warehouse.arrow import read_published
+from gads_assets.warehouse.arrow import read_first_rows
 from gads_assets.warehouse.reading import published_partitions
 
 _PREVIEWED_PARTITIONS = 25
+_PREVIEWED_ROWS = 5
 
 
 class RawRunIOManager(dg.ConfigurableIOManager):
@@ -49,7 +50,7 @@ class PublishedTableIOManager(dg.ConfigurableIOManager):
         workplace = self.workplace.get()
         with readable_failures():
             published = workplace.loader.load(obj)
-        previews = _previews(workplace, published.pointers)
+        previews = _previews(context, workplace, published.pointers)
         _report(
             context,
             workplace,
@@ -76,21 +77,17 @@ def _report(
         describe_partition(context, keys[key], shown)
 
 
-def _previews(workplace: Workplace, pointers: Sequence[Pointer]) -> dict[PartitionKey, pa.Table]:
-    """The first rows of each partition, while they are few enough to be looked at one by one."""
+def _previews(
+    context: dg.OutputContext, workplace: Workplace, pointers: Sequence[Pointer]
+) -> Mapping[PartitionKey, pa.Table]:
+    """The first rows of each partition, while they are few enough to be looked at one by one.
+
+    The partitions are published by now, so the step goes on without a preview where there is none to be had.
+    """
     if not pointers or len(pointers) > _PREVIEWED_PARTITIONS:
         return {}
-    rows = read_published(
-        workplace.layout,
-        workplace.catalog,
-        pointers[0].key.query_name,
-        customers={pointer.key.customer_id for pointer in pointers},
-        days={pointer.key.logical_date for pointer in pointers},
-    )
-    return {
-        pointer.key: rows.filter(
-            (pc.field("customer_id") == pointer.key.customer_id)
-            & (pc.field("logical_date") == pointer.key.logical_date)
-        )
-        for pointer in pointers
-    }
+    try:
+        return read_first_rows(workplace.layout, workplace.catalog, pointers, limit=_PREVIEWED_ROWS)
+    except WarehouseError as error:
+        context.log.warning(f"published, but without a preview of the rows: {error}")
+        return {}

@@ -40,7 +40,9 @@ class WorkplaceResource(dg.ConfigurableResource[Workplace]):
 
     def setup_for_execution(self, context: dg.InitResourceContext) -> None:
         self._open = ExitStack()
-        self._workplace = self._open.enter_context(Workplace(read_settings(os.environ), session=self.spark.session))
+        # Dagster writes a run's last events, to the same database, after the resources were put away.
+        workplace = Workplace(read_settings(os.environ), session=self.spark.session, outlived_by_database=True)
+        self._workplace = self._open.enter_context(workplace)
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
         self._open.close()

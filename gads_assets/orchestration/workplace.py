@@ -1,6 +1,8 @@
 """One way to wire the parts from settings, for Dagster's runs and for the command line alike."""
 
+import atexit
 import os
+import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import UTC, datetime
@@ -13,11 +15,12 @@ from ulid import ULID
 from gads_assets.catalog.loading import load_catalog
 from gads_assets.catalog.specification import Catalog
 from gads_assets.domain.keys import RunId, StageId, parse_customer_id
+from gads_assets.errors import GadsError
 from gads_assets.raw.sink import RawSink
 from gads_assets.settings import Settings
 from gads_assets.state.connection import open_engine
 from gads_assets.state.customers import CustomerRegister
-from gads_assets.state.migration import migrate
+from gads_assets.state.migration import migrate, require_current_schema
 from gads_assets.state.partition_states import StateStore
 from gads_assets.state.run_records import RunRecords
 from gads_assets.state.server import running_database
@@ -36,11 +39,19 @@ class Workplace:
     """Each part is made when it is first asked for, and put away when the workplace is left.
 
     Spark, gRPC and google-ads are imported with the parts that need them: most commands need none.
+    `outlived_by_database` keeps the database until the process ends.
     """
 
-    def __init__(self, settings: Settings, *, session: "Callable[[], SparkSession] | None" = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        session: "Callable[[], SparkSession] | None" = None,
+        outlived_by_database: bool = False,
+    ) -> None:
         self.settings = settings
         self._given_session = session
+        self._outlived_by_database = outlived_by_database
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
@@ -63,10 +74,19 @@ class Workplace:
 
     @cached_property
     def database_url(self) -> str:
-        """A database that is up and migrated, until the workplace is left."""
-        running = running_database(self.settings.database_home, self.settings.database_url)
-        url = self._open.enter_context(running)
-        migrate(url)
+        """A database that is up and has this code's schema, at least until the workplace is left.
+
+        Only the embedded one is brought there: a server of one's own is others' too, and changes when somebody asks.
+        """
+        held = self._open
+        if self._outlived_by_database:
+            held = ExitStack()
+            atexit.register(_close, held)
+        url = held.enter_context(running_database(self.settings.database_home, self.settings.database_url))
+        if self.settings.database_url is None:
+            migrate(url)
+        else:
+            require_current_schema(url)
         return url
 
     @cached_property
@@ -180,6 +200,14 @@ def open_session(settings: Settings) -> "SparkSession":
             master=settings.spark_master,
         )
     )
+
+
+def _close(held: ExitStack) -> None:
+    """At the end of a process, where an error would be printed as a traceback."""
+    try:
+        held.close()
+    except GadsError as error:
+        sys.stderr.write(f"gads: {error}\n")
 
 
 def _now() -> datetime:

@@ -37,9 +37,24 @@ def open_engine(url: str) -> Engine:
 @contextmanager
 def transaction(engine: Engine) -> Iterator[Connection]:
     """One transaction, committed at the end; the database's errors come out as StateStoreError and its leaves."""
+    with _translated_errors(engine), engine.begin() as connection:
+        yield connection
+
+
+@contextmanager
+def session(engine: Engine) -> Iterator[Connection]:
+    """A connection outside any transaction, closed at the end: what it held is let go, however the block ends."""
+    with _translated_errors(engine), engine.connect() as connection:
+        try:
+            yield connection.execution_options(isolation_level="AUTOCOMMIT")
+        finally:
+            connection.invalidate()
+
+
+@contextmanager
+def _translated_errors(engine: Engine) -> Iterator[None]:
     try:
-        with engine.begin() as connection:
-            yield connection
+        yield
     except DBAPIError as error:
         raise _translated(error, engine.url) from error
     except PoolTimeoutError as error:

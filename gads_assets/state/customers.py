@@ -25,8 +25,6 @@ _REGISTER = text("""
 
 _CUSTOMERS = text("SELECT * FROM customer WHERE status = 'active' ORDER BY customer_id")
 
-_CUSTOMER = text("SELECT * FROM customer WHERE customer_id = :customer_id AND status = 'active'")
-
 
 class CustomerRegister:
     """An account belongs for ever to the API that it was registered from, so that emulated days never stand among
@@ -51,11 +49,6 @@ class CustomerRegister:
     def customers(self) -> list[Account]:
         with transaction(self._engine) as connection:
             return [_account(row) for row in connection.execute(_CUSTOMERS).mappings()]
-
-    def customer(self, customer_id: CustomerId) -> Account | None:
-        with transaction(self._engine) as connection:
-            row = connection.execute(_CUSTOMER, {"customer_id": customer_id}).mappings().one_or_none()
-            return _account(row) if row else None
 
 
 def _account(row: RowMapping) -> Account:

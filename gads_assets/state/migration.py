@@ -7,11 +7,10 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from alembic.util import CommandError
 from sqlalchemy import Connection
 
 from gads_assets.errors import StateStoreError
-from gads_assets.state.connection import open_engine, transaction
+from gads_assets.state.connection import describe, open_engine, parse_database_url, transaction
 
 VERSION_TABLE = "gads_alembic_version"
 DAGSTER_SCHEMA = "dagster"  # apart from ours: Dagster makes, names and migrates its tables itself
@@ -21,10 +20,11 @@ _ADVISORY_LOCK = 0x67616473  # "gads"
 
 @dataclass(frozen=True, kw_only=True)
 class MigrationStatus:
-    """`current` is None for a database that was never migrated."""
+    """`current` is None for a database that was never migrated; `is_newer`: by code that has more migrations."""
 
     current: str | None
     head: str
+    is_newer: bool = False
 
     @property
     def is_current(self) -> bool:
@@ -42,16 +42,15 @@ def migrate(url: str) -> MigrationStatus:
     try:
         with transaction(engine) as connection:
             connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s)", (_ADVISORY_LOCK,))
-            connection.exec_driver_sql(f"CREATE SCHEMA IF NOT EXISTS {DAGSTER_SCHEMA}")
             found = _status(connection, configuration)
+            if found.is_newer:
+                raise _newer(found)
+            # "IF NOT EXISTS" asks for the right to create even where it does.
+            if connection.exec_driver_sql("SELECT to_regnamespace(%s)", (DAGSTER_SCHEMA,)).scalar_one() is None:
+                connection.exec_driver_sql(f"CREATE SCHEMA {DAGSTER_SCHEMA}")
             if not found.is_current:
                 configuration.attributes["connection"] = connection
                 command.upgrade(configuration, "head")
-    except CommandError:
-        raise StateStoreError(
-            "the database was migrated by a newer version of gads_assets; update this installation, "
-            "or use another GADS_HOME or GADS_DATABASE_URL"
-        ) from None
     finally:
         engine.dispose()
     return found
@@ -66,6 +65,26 @@ def migration_status(url: str) -> MigrationStatus:
         engine.dispose()
 
 
+def require_current_schema(url: str) -> str:
+    """The schema's version. Raises StateStoreError, with the fix, where it is not this code's; changes nothing."""
+    found = migration_status(url)
+    if found.is_newer:
+        raise _newer(found)
+    if not found.is_current:
+        raise StateStoreError(
+            f"{describe(parse_database_url(url))} has {f'schema {found.current}' if found.current else 'no schema'}, "
+            f"and this version of gads_assets needs {found.head}; run `gads db migrate`"
+        )
+    return found.head
+
+
+def _newer(found: MigrationStatus) -> StateStoreError:
+    return StateStoreError(
+        f"the database has schema {found.current}, migrated by a newer version of gads_assets than this one, "
+        f"which needs {found.head}; update this installation, or use another GADS_HOME or GADS_DATABASE_URL"
+    )
+
+
 def _configuration() -> Config:
     configuration = Config()
     configuration.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
@@ -74,7 +93,10 @@ def _configuration() -> Config:
 
 def _status(connection: Connection, configuration: Config) -> MigrationStatus:
     context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE})
-    head = ScriptDirectory.from_config(configuration).get_current_head()
+    scripts = ScriptDirectory.from_config(configuration)
+    head = scripts.get_current_head()
     if head is None:
         raise StateStoreError("this installation of gads_assets has no migrations; install it again")
-    return MigrationStatus(current=context.get_current_revision(), head=head)
+    current = context.get_current_revision()
+    known = {script.revision for script in scripts.walk_revisions()}
+    return MigrationStatus(current=current, head=head, is_newer=current is not None and current not in known)

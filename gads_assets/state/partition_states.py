@@ -48,7 +48,9 @@ _ACCEPTED = (
     .order_by(partition_attempt.c.attempt_number)
 )
 
-_DEMOTIONS = select(demotion).order_by(*key_order(demotion))
+_DEMOTIONS = select_by_keys(demotion)
+
+_ALL_DEMOTIONS = select(demotion).order_by(*key_order(demotion))
 
 _ALLOCATE_RUN_SEQS = text("SELECT nextval('run_seq') FROM generate_series(1, :count)")
 
@@ -118,9 +120,15 @@ class StateStore:
         with transaction(self._engine) as connection:
             return finish_demotion(connection, intent, now=now)
 
-    def open_demotions(self) -> list[DemotionIntent]:
+    def open_demotions(self, keys: Iterable[PartitionKey] | None = None) -> list[DemotionIntent]:
+        """In key order; None means all."""
         with transaction(self._engine) as connection:
-            return [demotion_from_row(row) for row in connection.execute(_DEMOTIONS).mappings()]
+            result = (
+                connection.execute(_ALL_DEMOTIONS)
+                if keys is None
+                else connection.execute(_DEMOTIONS, {"keys": keys_json(keys)})
+            )
+            return [demotion_from_row(row) for row in result.mappings()]
 
     def states(self, keys: Iterable[PartitionKey]) -> dict[PartitionKey, PartitionState]:
         """A key without a row is left out: it is pending."""
@@ -161,9 +169,6 @@ class StateStore:
                 run_of_row(row): AcceptedContent(content_digest=row["content_digest"], record_count=row["record_count"])
                 for row in rows
             }
-
-    def allocate_run_seq(self) -> int:
-        return self.allocate_run_seqs(1)[0]
 
     def allocate_run_seqs(self, count: int) -> list[int]:
         """Rising, and never given twice; an unused number leaves a gap."""

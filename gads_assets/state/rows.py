@@ -16,7 +16,6 @@ from gads_assets.state.tables import KEY_COLUMNS, partition_state
 
 Value = TypeVar("Value", PartitionState, DemotionIntent, LoadRecord)
 
-KEY_RECORD = "AS k(source text, customer_id text, query_name text, logical_date date)"
 """The shape of `keys_json`'s members, for a statement written as text."""
 
 _KEYS = (

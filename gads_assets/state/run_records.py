@@ -1,15 +1,17 @@
 """What one Dagster run did to its partitions, and the lock that keeps two of them from publishing at once."""
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import Engine, bindparam, text
+from sqlalchemy.exc import SQLAlchemyError
 
 from gads_assets.domain.keys import PartitionKey, RunId
 from gads_assets.domain.state import AttemptOutcome, ExtractionOutcome
-from gads_assets.state.connection import transaction
+from gads_assets.errors import StateStoreError
+from gads_assets.state.connection import session, transaction
 from gads_assets.state.rows import key_from_row, keys_json, select_by_keys
 from gads_assets.state.tables import extraction_attempt, partition_attempt
 
@@ -35,7 +37,9 @@ _PROGRESS = text("""
             WHERE loaded_at >= :since) AS published
 """)
 
-_LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended(:scope, 0))")
+_LOCK = text("SELECT pg_backend_pid() FROM pg_advisory_lock(hashtextextended(:scope, 0))")
+
+_HOLDER = text("SELECT pg_backend_pid()")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,8 +96,20 @@ class RunRecords:
             return dict(connection.execute(_PROGRESS, {"since": since}).mappings().one())
 
     @contextmanager
-    def exclusive(self, scope: str) -> Iterator[None]:
-        """Waits until nobody else holds this scope. A process that dies lets go of it with its connection."""
-        with transaction(self._engine) as connection:
-            connection.execute(_LOCK, {"scope": scope})
-            yield
+    def exclusive(self, scope: str) -> Iterator[Callable[[], None]]:
+        """Waits until nobody else holds this scope. A process that dies lets go of it with its connection.
+
+        Yields what raises StateStoreError when the connection was lost in between, and the scope with it.
+        """
+        with session(self._engine) as connection:
+            holder = connection.execute(_LOCK, {"scope": scope}).scalar_one()
+
+            def require_held() -> None:
+                with suppress(SQLAlchemyError):
+                    if connection.execute(_HOLDER).scalar_one() == holder:
+                        return
+                raise StateStoreError(
+                    f"the lock to {scope} was lost with its connection; nothing was changed, run again"
+                )
+
+            yield require_held

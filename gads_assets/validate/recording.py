@@ -1,6 +1,6 @@
 """The validator as the only writer of PartitionState: choose the runs, judge them, record what was found."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -15,7 +15,7 @@ from gads_assets.errors import RawSinkError
 from gads_assets.raw.sink import RawSink
 from gads_assets.state.partition_states import RecordedJudgement, StateStore
 from gads_assets.state.run_records import RunRecords
-from gads_assets.validate.judging import judge_runs
+from gads_assets.validate.judging import JudgedRun, judge_runs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,14 +54,17 @@ class Validator:
     def validate(self, keys: Sequence[PartitionKey], *, dagster_run_id: str) -> Validation:
         """Judges each partition on its own and counts one attempt each, however often this is repeated in a run.
 
-        Judged is the run sealed in this Dagster run; else the authority; else the newest sealed one.
+        The run that this Dagster run sealed is taken first, then the authority, then the newest sealed one. A
+        withdrawal that a crash left open is finished before anything else.
         """
+        self._finish_demotions(self.store.open_demotions(keys))
         candidates, unjudged = self._candidates(keys, dagster_run_id)
         verdicts = judge_runs(
             self.session, self.sink, self.catalog, {key: candidate.run_id for key, candidate in candidates.items()}
         )
         judgements = [
-            (key, self._judgement(key, candidates[key], *verdicts[key], dagster_run_id)) for key in sorted(candidates)
+            (key, self._judgement(key, candidates[key], verdicts.judged[key], dagster_run_id))
+            for key in sorted(verdicts.judged)
         ]
         recorded = self.store.record_judgements(
             judgements,
@@ -70,22 +73,28 @@ class Validator:
             rule_results={
                 judgement.validation_id: [
                     {"rule": finding.rule.value, "passed": finding.passed, "detail": finding.detail}
-                    for finding in verdicts[key][1].findings
+                    for finding in verdicts.judged[key].verdict.findings
                 ]
                 for key, judgement in judgements
             },
         )
-        for record in recorded:
-            if record.demotion_opened:
-                self.withdraw(record.demotion_opened)
-                self.store.finish_demotion(record.demotion_opened, now=self.now())
+        self._finish_demotions(record.demotion_opened for record in recorded if record.demotion_opened)
         return Validation(
             judged={
-                record.key: Judged(manifest=verdicts[record.key][0], verdict=verdicts[record.key][1], recorded=record)
+                record.key: Judged(
+                    manifest=verdicts.judged[record.key].manifest,
+                    verdict=verdicts.judged[record.key].verdict,
+                    recorded=record,
+                )
                 for record in recorded
             },
-            unjudged=unjudged,
+            unjudged={**unjudged, **verdicts.unread},
         )
+
+    def _finish_demotions(self, intents: Iterable[DemotionIntent]) -> None:
+        for intent in intents:
+            self.withdraw(intent)
+            self.store.finish_demotion(intent, now=self.now())
 
     def _candidates(
         self, keys: Sequence[PartitionKey], dagster_run_id: str
@@ -124,10 +133,10 @@ class Validator:
         self,
         key: PartitionKey,
         candidate: _Candidate,
-        manifest: RunManifest | None,
-        verdict: Verdict,
+        judged: JudgedRun,
         dagster_run_id: str,
     ) -> Judgement:
+        manifest, verdict = judged.manifest, judged.verdict
         current = self.catalog.query(key.query_name).schema.version
         return Judgement(
             run_id=candidate.run_id,

@@ -24,22 +24,19 @@ class Loader:
         Refuses the whole batch if state does not say success for one of them: the caller asks for what may be shown.
         """
         query_name = keys[0].query_name
-        with self.records.exclusive(publishing_scope(keys[0].source, query_name)):
-            published = self.publisher.publish(query_name, self._authorities(keys))
-            if published.plan.overtaken:
-                late = ", ".join(str(authority.key) for authority in published.plan.overtaken[:5])
-                raise PublishRefusedError(
-                    f"the warehouse shows a newer state than the database for {late}; was the database restored? "
-                    "the warehouse keeps what it shows"
-                )
+        with self.records.exclusive(publishing_scope(keys[0].source, query_name)) as require_held:
+            published = self.publisher.publish(query_name, self._authorities(keys), before_swap=require_held)
         self.store.record_loads(_load_record(pointer, published.pointer_version) for pointer in published.pointers)
         return published
 
     def withdraw(self, intent: DemotionIntent) -> None:
-        """Hides a partition whose authority was rejected; nothing to hide if it was never published."""
+        """Hides a partition whose authority was rejected."""
         key = intent.key
+        schema_version = self.store.states([key])[key].schema_version or ""
         with self.records.exclusive(publishing_scope(key.source, key.query_name)):
-            self.publisher.withdraw(key, intent.run_id, state_version=intent.state_version)
+            self.publisher.withdraw(
+                key, intent.run_id, schema_version=schema_version, state_version=intent.state_version
+            )
 
     def _authorities(self, keys: Sequence[PartitionKey]) -> list[Authority]:
         states = {state.key: state for state in self.store.publishable(keys)}
@@ -53,7 +50,9 @@ class Loader:
 def _authority(state: PartitionState, accepted: Mapping[tuple[PartitionKey, RunId], AcceptedContent]) -> Authority:
     if state.current_run_id is None or state.schema_version is None:
         raise PublishRefusedError(f"{state.key} is success without a run; the state store's guards were bypassed")
-    content = accepted[state.key, state.current_run_id]
+    content = accepted.get((state.key, state.current_run_id))
+    if content is None:
+        raise PublishRefusedError(f"{state.key} is success without an attempt; the state store's guards were bypassed")
     return Authority(
         key=state.key,
         run_id=state.current_run_id,

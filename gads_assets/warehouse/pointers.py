@@ -1,16 +1,16 @@
 """The pointer table of a query: append-only, one commit a batch, written and read without a JVM."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC
 from typing import Final
 
 import pyarrow as pa
-from deltalake import DeltaTable, QueryBuilder, write_deltalake
-from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake import DeltaTable, write_deltalake
 
 from gads_assets.domain.keys import CustomerId, PartitionKey, RunId, StageId
 from gads_assets.domain.pointer import Pointer, PointerStatus, current_pointers
 from gads_assets.errors import WarehouseError
+from gads_assets.warehouse.delta_tables import open_table, readable_delta_errors, select
 from gads_assets.warehouse.layout import WarehouseLayout
 
 _SCHEMA: Final = pa.schema(
@@ -36,31 +36,27 @@ _PROPERTIES: Final = {"delta.checkpointInterval": "20"}
 
 def pointer_table(layout: WarehouseLayout, query_name: str) -> DeltaTable | None:
     """The table as of now, or None before the query's first publish."""
-    try:
-        return DeltaTable(layout.pointers(query_name))
-    except TableNotFoundError:
-        return None
+    return open_table(layout.pointers(query_name))
 
 
 def read_pointers(table: DeltaTable, keys: Sequence[PartitionKey] | None = None) -> dict[PartitionKey, Pointer]:
     """The current pointer of each partition; with `keys`, of these at least.
 
-    By a query, which opens only the files whose statistics fit: an Arrow dataset describes every file of the table
-    first, and would make each publish slower than the one before.
+    By a query: an Arrow dataset describes every file of the table first, and would make each publish slower than the
+    one before.
     """
-    query = "SELECT * FROM pointers"
+    query = "SELECT * FROM this"
     if keys:
         days, customers = [key.logical_date for key in keys], [key.customer_id for key in keys]
         query += (
             f" WHERE logical_date BETWEEN DATE '{min(days)}' AND DATE '{max(days)}' "
             f"AND customer_id BETWEEN '{min(customers)}' AND '{max(customers)}'"
         )
-    found = QueryBuilder().register("pointers", table).execute(query)
-    return current_pointers(_from_arrow(pa.table(found.read_all())))
+    return current_pointers(_from_arrow(select(table, query)))
 
 
-def append_pointers(layout: WarehouseLayout, query_name: str, pointers: Iterable[Pointer]) -> DeltaTable:
-    """One commit for all of them: the moment at which readers see the change. Returns the table as it is then.
+def append_pointers(layout: WarehouseLayout, query_name: str, pointers: Sequence[Pointer]) -> int:
+    """One commit for all of them: the moment at which readers see the change. Returns a version that has them.
 
     Blind: it reads nothing of the table, so two loaders never conflict.
     """
@@ -84,11 +80,22 @@ def append_pointers(layout: WarehouseLayout, query_name: str, pointers: Iterable
     ]
     uri = layout.pointers(query_name)
     try:
-        write_deltalake(uri, pa.Table.from_pylist(rows, _SCHEMA), mode="append", configuration=_PROPERTIES)
-    except (DeltaError, OSError) as error:
-        reason = str(error).strip().rpartition("\n")[2].strip()
-        raise WarehouseError(f"the pointers at {uri} could not be written ({reason}); nothing was published") from error
-    return DeltaTable(uri)
+        with readable_delta_errors(uri):
+            write_deltalake(uri, pa.Table.from_pylist(rows, _SCHEMA), mode="append", configuration=_PROPERTIES)
+    except WarehouseError:
+        # Now and then a checkpoint follows the commit: that it failed does not mean that the commit did.
+        if not _are_current(layout, query_name, pointers):
+            raise
+    table = pointer_table(layout, query_name)
+    if table is None:
+        raise WarehouseError(f"the table at {uri} vanished while it was written; see who else writes there")
+    return table.version()
+
+
+def _are_current(layout: WarehouseLayout, query_name: str, pointers: Sequence[Pointer]) -> bool:
+    table = pointer_table(layout, query_name)
+    current = read_pointers(table, [pointer.key for pointer in pointers]) if table else {}
+    return all(current.get(pointer.key) == pointer for pointer in pointers)
 
 
 def _from_arrow(table: pa.Table) -> Iterator[Pointer]:

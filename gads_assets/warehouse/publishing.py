@@ -1,7 +1,7 @@
 """Publishing: stage, verify, and swap the pointers in one commit."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
 
@@ -36,9 +36,13 @@ class Publisher:
     new_stage_id: Callable[[], StageId]
     now: Callable[[], datetime]
 
-    def publish(self, query_name: str, authorities: Sequence[Authority]) -> Published:
+    def publish(
+        self, query_name: str, authorities: Sequence[Authority], *, before_swap: Callable[[], None] = lambda: None
+    ) -> Published:
         """Makes these runs what readers see, all in one commit; those that are published already are left alone.
 
+        Refuses the whole batch if readers see a newer state of one of them. `before_swap` may raise, and does nothing
+        else, once everything is staged and before readers see it.
         A crash at any moment leaves readers on the pointers they had, or on all of the new ones.
         """
         keys = [authority.key for authority in authorities]
@@ -47,33 +51,43 @@ class Publisher:
         table = pointer_table(self.layout, query_name)
         current = read_pointers(table, keys) if table else {}
         plan = plan_load(authorities, current)
+        if plan.overtaken:
+            late = ", ".join(str(authority.key) for authority in plan.overtaken[:5])
+            raise PublishRefusedError(
+                f"the warehouse shows a newer state than the database for {late}; was the database restored? "
+                "the warehouse keeps what it shows"
+            )
         published = [current[authority.key] for authority in plan.already_published]
+        version = table.version() if table else -1
         if plan.to_stage:
             staged = self._stage(query_name, plan.to_stage)
-            table = append_pointers(self.layout, query_name, staged)
+            before_swap()
+            version = append_pointers(self.layout, query_name, staged)
             published += staged
         return Published(
             plan=plan,
             pointers=tuple(sorted(published, key=lambda pointer: pointer.key)),
-            pointer_version=table.version() if table else -1,
+            pointer_version=version,
         )
 
-    def withdraw(self, key: PartitionKey, run_id: RunId, *, state_version: int) -> None:
+    def withdraw(self, key: PartitionKey, run_id: RunId, *, schema_version: str, state_version: int) -> None:
         """Hides a partition from every reader, in one commit; `state_version` is that of its demotion.
 
-        A partition that was never published, or was withdrawn already, stays as it is.
+        Also one that was never published: a loader that lost its lock on the way may still come to publish it.
         """
         table = pointer_table(self.layout, key.query_name)
         current = read_pointers(table, [key]).get(key) if table else None
-        if current is None or current.state_version >= state_version:
+        if current and current.state_version >= state_version:
             return
-        tombstone = replace(
-            current,
+        tombstone = Pointer(
+            key=key,
             run_id=run_id,
             stage_id=self.new_stage_id(),
+            schema_version=schema_version,
             record_count=0,
             content_digest="",
             state_version=state_version,
+            stage_commit=0,
             status=PointerStatus.UNAVAILABLE,
             loaded_at=self.now(),
         )

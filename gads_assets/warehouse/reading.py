@@ -9,9 +9,11 @@ from pyspark.sql import DataFrame, SparkSession
 from gads_assets.catalog.specification import Catalog, Column, QuerySchema
 from gads_assets.domain.keys import PartitionKey
 from gads_assets.domain.state import LoadRecord
+from gads_assets.warehouse.arrow import active_pointers
 from gads_assets.warehouse.columns import reader_columns, schema_versions
+from gads_assets.warehouse.delta_tables import select, sql_name
 from gads_assets.warehouse.layout import WarehouseLayout
-from gads_assets.warehouse.pointers import pointer_table
+from gads_assets.warehouse.pointers import pointer_table, read_pointers
 
 _LOAD_RECORDS = pa.schema(
     [
@@ -31,7 +33,10 @@ _HIGHEST = "max_by(struct(status, schema_version, stage_id), struct(state_versio
 
 
 def published_rows(spark: SparkSession, layout: WarehouseLayout, catalog: Catalog, query_name: str) -> DataFrame:
-    """Every published row of a query; each partition's rows come from exactly one run."""
+    """Every published row of a query; each partition's rows come from exactly one run.
+
+    Raises ReadError rather than leave out a partition whose schema version the catalog lacks.
+    """
     return spark.sql(published_sql(layout, catalog, query_name))
 
 
@@ -42,7 +47,7 @@ def published_partitions(
     wanted = spark.createDataFrame(
         pa.table({"customer_id": [key.customer_id for key in keys], "logical_date": [key.logical_date for key in keys]})
     )
-    rows = published_rows(spark, layout, catalog, query_name)
+    rows = spark.sql(published_sql(layout, catalog, query_name, keys))
     return rows.join(wanted, ["customer_id", "logical_date"], "left_semi")
 
 
@@ -79,22 +84,35 @@ def select_only(spark: SparkSession, sql: str) -> DataFrame:
     return spark.sql(f"SELECT * FROM (\n{sql}\n)")
 
 
-def published_sql(layout: WarehouseLayout, catalog: Catalog, query_name: str) -> str:
+def published_sql(
+    layout: WarehouseLayout, catalog: Catalog, query_name: str, keys: Sequence[PartitionKey] | None = None
+) -> str:
     """The statement behind every Spark reader. Names and versions in it are the catalog's, which allows no quotes.
 
     The pointers are pinned to a version first and the stage tables are looked up afterwards: the other way round, a
     publish in between would show a pointer whose rows the older snapshot of the stage table lacks.
+    With `keys`, a schema version that the catalog lacks is refused only where one of these has it.
     """
     schemas = schema_versions(catalog, query_name)
     columns = reader_columns(schemas)
     table = pointer_table(layout, query_name)
-    stages = [schema for schema in schemas if DeltaTable.is_deltatable(layout.stage(query_name, schema.version))]
+    named = _named_versions(table) if table else set()
+    stages = [schema for schema in schemas if schema.version in named]
+    if table and len(stages) < len(named):
+        current = read_pointers(table, keys)
+        active_pointers(current.values() if keys is None else [current[key] for key in keys if key in current], schemas)
     if table is None or not stages:
         return f"SELECT {', '.join(_null(column) for column in columns)} WHERE false"
     selects = [_select(layout.stage(query_name, schema.version), schema, columns) for schema in stages]
-    pointers = f"{_table(layout.pointers(query_name))} VERSION AS OF {table.version()}"
-    current = f"SELECT customer_id, logical_date, {_HIGHEST} FROM {pointers} GROUP BY customer_id, logical_date"
-    return f"WITH current AS ({current}) {' UNION ALL '.join(selects)}"
+    pointers = f"{sql_name(layout.pointers(query_name))} VERSION AS OF {table.version()}"
+    highest = f"SELECT customer_id, logical_date, {_HIGHEST} FROM {pointers} GROUP BY customer_id, logical_date"
+    return f"WITH current AS ({highest}) {' UNION ALL '.join(selects)}"
+
+
+def _named_versions(table: DeltaTable) -> set[str]:
+    """Every schema version under which rows were ever shown, and so has a stage table."""
+    found = select(table, "SELECT DISTINCT schema_version FROM this WHERE status = 'active'")
+    return set(found["schema_version"].to_pylist())
 
 
 def _select(uri: str, schema: QuerySchema, columns: Sequence[Column]) -> str:
@@ -108,7 +126,7 @@ def _select(uri: str, schema: QuerySchema, columns: Sequence[Column]) -> str:
         for column in columns
     )
     return (
-        f"SELECT {expressions} FROM {_table(uri)} AS stage JOIN current "
+        f"SELECT {expressions} FROM {sql_name(uri)} AS stage JOIN current "
         "ON stage.customer_id = current.customer_id AND stage.logical_date = current.logical_date "
         "AND stage.stage_id = current.pointer.stage_id "
         f"WHERE current.pointer.status = 'active' AND current.pointer.schema_version = '{schema.version}'"
@@ -117,7 +135,3 @@ def _select(uri: str, schema: QuerySchema, columns: Sequence[Column]) -> str:
 
 def _null(column: Column) -> str:
     return f"CAST(NULL AS {column.type}) AS `{column.name}`"
-
-
-def _table(uri: str) -> str:
-    return f"delta.`{uri.replace('`', '``')}`"

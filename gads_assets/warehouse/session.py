@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ SPARK_ERRORS: Final = (PySparkException, Py4JError)
 
 _CONNECT_PORT = 15002
 _DISK_FULL = "No space left on device"
+_NO_PLACE = "DELTA_CANNOT_CREATE_LOG_PATH"
+_CLASSES = re.compile(r"^([\w$]+\.)+[\w$]+: ")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,9 +75,10 @@ def spark_reason(error: Exception) -> str:
     text = str(error).strip()
     if _DISK_FULL in text:
         return f"{_DISK_FULL}; free space, then run again"
-    # The JVM's message follows a line on which call it was.
+    # The JVM's message follows a line on which call it was, and begins with the names of its classes.
     words = text.partition("\n: ")[2] or text
-    return words.partition("\n")[0].partition(" SQLSTATE")[0].strip()
+    line = _CLASSES.sub("", words).partition("\n")[0].partition(" SQLSTATE")[0].strip()
+    return f"{line}; set GADS_WAREHOUSE_URI to a place that can be written" if _NO_PLACE in line else line
 
 
 def _silence_client() -> None:
@@ -90,7 +94,7 @@ def _require_listening(remote: str) -> None:
     try:
         with socket.create_connection((address.hostname or "", address.port or _CONNECT_PORT), timeout=5):
             pass
-    except (OSError, ValueError):
+    except OSError:
         raise SetupError(
             f"no Spark Connect server answers at {address.hostname}:{address.port or _CONNECT_PORT}; "
             "start it, or unset GADS_SPARK_REMOTE"

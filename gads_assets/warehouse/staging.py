@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from deltalake import DeltaTable
 from pyspark.sql import Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program gives it
 
@@ -16,8 +15,9 @@ from gads_assets.domain.content import (
 )
 from gads_assets.domain.keys import StageId
 from gads_assets.domain.pointer import Authority
-from gads_assets.errors import StagedRowsError
+from gads_assets.errors import StagedRowsError, WarehouseError
 from gads_assets.raw.frames import CUSTOMER, DAY, RUN, sealed_rows
+from gads_assets.warehouse.delta_tables import open_table, sql_name
 from gads_assets.warehouse.layout import WarehouseLayout
 
 _ROWS_PER_FILE = 1_000_000
@@ -47,11 +47,14 @@ def stage_runs(
                 f"staging {len(authorities)} partitions of {schema.query_name} wrote content {written}, "
                 f"the validator saw {expected}; nothing was published: revalidate these runs"
             )
-    return DeltaTable(uri).version()
+    table = open_table(uri)
+    if table is None:
+        raise WarehouseError(f"the table at {uri} vanished while it was written; see who else writes there")
+    return table.version()
 
 
 def _create_table(spark: SparkSession, uri: str, schema: QuerySchema) -> None:
-    if DeltaTable.is_deltatable(uri):
+    if open_table(uri):
         return
     # The key comes first: statistics are kept for the leading columns, and they are what readers prune by.
     columns = ", ".join(
@@ -59,7 +62,7 @@ def _create_table(spark: SparkSession, uri: str, schema: QuerySchema) -> None:
         + [f"`{column.name}` {column.type}" for column in schema.report_columns]
     )
     spark.sql(
-        f"CREATE TABLE IF NOT EXISTS delta.`{uri}` ({columns}) USING DELTA CLUSTER BY (logical_date, customer_id)"
+        f"CREATE TABLE IF NOT EXISTS {sql_name(uri)} ({columns}) USING DELTA CLUSTER BY (logical_date, customer_id)"
     )
 
 

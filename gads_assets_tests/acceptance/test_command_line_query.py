@@ -1,6 +1,7 @@
 """`gads query`, and the promise behind it: whoever reads the published tables reads the same rows."""
 
 import json
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from gads_assets.catalog.loading import load_catalog
 from gads_assets.cli.query import answer
 from gads_assets.errors import ReadError
 from gads_assets.orchestration.workplace import Workplace
+from gads_assets.warehouse.arrow import read_published
 from gads_assets.warehouse.reading import published_rows
 from gads_assets_tests.acceptance.commands import Home, assert_refused, demonstrated_home, finish, published_content
 
@@ -28,6 +30,37 @@ catalog = load_catalog(None)
 layout = WarehouseLayout(root=read_settings(os.environ).warehouse_uri, source=catalog.source)
 rows = {query: read_published(layout, catalog, query).to_pylist() for query in catalog.queries}
 print(json.dumps({"started": started, "rows": rows}, default=str))
+"""
+
+# What "Reading without our code" in docs/architecture.md says, by somebody who has deltalake and pyarrow only.
+WITHOUT_OUR_CODE = """
+import json, sys
+from pathlib import Path
+from deltalake import DeltaTable
+answers = {}
+for query in Path(sys.argv[1]).iterdir():
+    current = {}
+    for pointer in DeltaTable(query / "pointers").to_pyarrow_table().to_pylist():
+        key = pointer["customer_id"], pointer["logical_date"]
+        order = pointer["state_version"], pointer["stage_id"]
+        if key not in current or order > current[key][0]:
+            current[key] = order, pointer
+    shown = [pointer for _, pointer in current.values() if pointer["status"] == "active"]
+    rows = []
+    for version in {pointer["schema_version"] for pointer in shown}:
+        table = DeltaTable(query / f"stage_v{version}")
+        stages = set()
+        for pointer in shown:
+            if pointer["schema_version"] == version:
+                assert table.version() >= pointer["stage_commit"]
+                stages.add((pointer["customer_id"], pointer["logical_date"], pointer["stage_id"]))
+        for row in table.to_pyarrow_table().to_pylist():
+            if (row["customer_id"], row["logical_date"], row.pop("stage_id")) in stages:
+                rows.append({**row, "schema_version": version})
+    assert len(rows) == sum(pointer["record_count"] for pointer in shown)
+    answers[query.name] = rows
+ours = [name for name in sys.modules if name.startswith("gads")]
+print(json.dumps({"ours": ours, "rows": answers}, default=str))
 """
 
 REFUSED = [
@@ -78,7 +111,7 @@ def here(home: Home, spark: SparkSession) -> Iterator[Workplace]:
 
 
 def in_order(rows: list[dict[str, object]]) -> list[dict[str, object]]:
-    return sorted(({name: _plain(value) for name, value in row.items()} for row in rows), key=repr)
+    return sorted(({name: _plain(value) for name, value in sorted(row.items())} for row in rows), key=repr)
 
 
 def _plain(value: object) -> object:
@@ -87,7 +120,7 @@ def _plain(value: object) -> object:
 
 
 def test_spark_gads_query_and_delta_rs_without_java_read_the_same_rows(
-    home: Home, spark: SparkSession, tmp_path: Path
+    home: Home, here: Workplace, spark: SparkSession, tmp_path: Path
 ) -> None:
     # Neither a PATH nor a JAVA_HOME in which a Java could be found.
     plain = finish(home.start([sys.executable, "-c", WITHOUT_JAVA], PATH=str(tmp_path), JAVA_HOME=str(tmp_path)))
@@ -97,13 +130,32 @@ def test_spark_gads_query_and_delta_rs_without_java_read_the_same_rows(
     catalog = load_catalog(None)
     for query in catalog.queries:
         by_spark = [row.asDict() for row in published_rows(spark, home.layout, catalog, query).collect()]
-        assert in_order(by_spark) == in_order(document["rows"][query])
+        queried = [row.asDict() for row in answer(here, f"SELECT * FROM google_ads.{query}")[1]]
+        assert in_order(by_spark) == in_order(queried) == in_order(document["rows"][query])
         assert len(by_spark) > 100
     asked = home.gads("query", "SELECT * FROM google_ads.search_term_view", "--json")
     assert asked.returncode == 0, asked.stderr
     assert in_order(json.loads(asked.stdout, parse_constant=pytest.fail)) == in_order(
         document["rows"]["search_term_view"]
     )
+
+
+def test_the_published_rows_can_be_read_without_any_of_our_code(home: Home, tmp_path: Path) -> None:
+    catalog = load_catalog(None)
+    folder = Path(home.layout.pointers("campaign")).parent.parent
+    foreign = subprocess.run(
+        [sys.executable, "-I", "-c", WITHOUT_OUR_CODE, folder],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert foreign.returncode == 0, foreign.stderr
+    document = json.loads(foreign.stdout)
+    assert document["ours"] == []
+    assert document["rows"].keys() == catalog.queries.keys()
+    for query, rows in document["rows"].items():
+        assert in_order(rows) == in_order(read_published(home.layout, catalog, query).to_pylist())
 
 
 def test_a_statement_that_writes_is_one_line_and_exit_1(home: Home) -> None:

@@ -1,6 +1,7 @@
 """The assets, the check and the IO manager in real Dagster runs, with the real client, Spark and PostgreSQL."""
 
 import gzip
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -14,10 +15,11 @@ from dagster._core.storage.tags import (
     PARTITION_NAME_TAG,
 )
 from pyspark.sql import DataFrame, SparkSession
+from sqlalchemy import text
 
 from gads_assets.catalog.loading import load_catalog
-from gads_assets.domain.keys import PartitionKey, partition_key_from_label
-from gads_assets.domain.state import PartitionStatus
+from gads_assets.domain.keys import PartitionKey, RunId, partition_key_from_label
+from gads_assets.domain.state import Judgement, PartitionStatus
 from gads_assets.emulator.accounts import ACCOUNTS
 from gads_assets.extract.accounts import discover_accounts
 from gads_assets.orchestration.code_location import code_location
@@ -25,6 +27,7 @@ from gads_assets.orchestration.customers import dagster_instance, register_accou
 from gads_assets.orchestration.resources import SparkResource
 from gads_assets.orchestration.workplace import Workplace
 from gads_assets.settings import read_settings
+from gads_assets.state.connection import transaction
 from gads_assets.warehouse.arrow import read_published
 
 RAW = dg.AssetKey(["google_ads", "raw", "campaign"])
@@ -164,6 +167,27 @@ def test_one_partition_is_extracted_judged_and_published_with_its_facts_on_the_p
     assert len(shown["preview"].records) == 5  # type: ignore[attr-defined]
     [load] = world.here.store.load_records()
     assert (load.key, load.run_id) == (_key(label), sealed[0])
+
+
+def test_rows_that_cannot_be_previewed_are_one_warning_and_not_a_failed_load(make_world: Callable[..., World]) -> None:
+    world = make_world()
+    label = f"{NEW_YORK}|2024-06-01"
+    world.run(label)
+    [staged] = Path(world.here.layout.stage("campaign", "1")).glob("*.parquet")
+    staged.unlink()
+
+    result = world.run(label, assets=[TABLE])
+
+    assert result.success
+    shown = world.materialization(TABLE, label)
+    assert "preview" not in shown.metadata
+    assert shown.metadata["pointer_version"].value == 0
+    warnings = [
+        entry.user_message for entry in world.instance.all_logs(result.run_id) if entry.level == logging.WARNING
+    ]
+    [warning] = [message for message in warnings if "preview" in message]
+    assert staged.name in warning
+    assert "\n" not in warning
 
 
 def test_a_rejected_partition_fails_its_check_and_its_table_is_not_run(make_world: Callable[..., World]) -> None:
@@ -331,6 +355,56 @@ def test_a_suspended_account_fails_alone_with_its_reason(make_world: Callable[..
     assert "1 of 4 partitions were not published" in _step_failure(result, "google_ads__campaign")
     assert suspended in _step_failure(result, "google_ads__campaign")
     assert len(world.published()) == 3
+
+
+def test_a_day_that_could_not_be_asked_for_fails_its_run_also_where_an_earlier_one_is_published(
+    make_world: Callable[..., World],
+) -> None:
+    world = make_world()
+    label = f"{BERLIN}|2024-06-01"
+    assert world.run(label).success
+    before = world.published()
+    with transaction(world.here.engine) as connection:
+        connection.execute(
+            text("UPDATE customer SET status = 'inactive' WHERE customer_id = :berlin"), {"berlin": BERLIN}
+        )
+
+    result = world.run(f"{NEW_YORK}|2024-06-01", label)
+
+    assert not result.success
+    failure = _step_failure(result, "google_ads__campaign")
+    assert f"1 of 2 partitions were not published. {label}: customer {BERLIN} is not registered" in failure
+    assert world.attempts(label) == 1
+    assert world.published() == {**world.published(), **before}
+    assert world.materialized(TABLE) == {f"{NEW_YORK}|2024-06-01", label}
+
+
+def test_a_newer_run_is_published_although_a_withdrawal_was_killed_half_way(make_world: Callable[..., World]) -> None:
+    world = make_world()
+    label = f"{NEW_YORK}|2024-06-01"
+    assert world.run(label).success
+    [old] = world.published()[label]
+    state = world.here.store.states([_key(label)])[_key(label)]
+    assert state.current_run_seq
+    rejected = Judgement(
+        run_id=RunId(old),
+        run_seq=state.current_run_seq,
+        schema_version="1",
+        record_count=0,
+        content_digest=None,
+        accepted=False,
+        error_message="seal: damaged",
+        validation_id="killed",
+    )
+    world.here.store.record_judgements([(_key(label), rejected)], now=datetime.now(UTC), dagster_run_id=None)
+    refused = world.run(label, assets=[TABLE])
+    assert "its rows are being withdrawn; run its check again" in _step_failure(refused, "google_ads__campaign")
+
+    assert world.run(label).success
+
+    assert world.here.store.open_demotions() == []
+    [new] = world.published()[label]
+    assert new != old
 
 
 def test_a_downstream_asset_gets_the_published_rows_of_its_partition_only(make_world: Callable[..., World]) -> None:

@@ -107,7 +107,7 @@ def test_a_step_executed_again_after_a_crash_is_handed_the_open_intent_to_finish
     assert (again.repeated, again.demotion_opened, again.state.version) == (True, intent, 2)
 
 
-def test_a_crash_after_the_withdrawing_pointer_is_finished_by_whoever_lists_the_open_intents(
+def test_a_crash_before_the_failure_shows_is_finished_by_whoever_lists_the_open_intents(
     store: StateStore, published: Judgement, restarted: Restart
 ) -> None:
     demote(store, published)

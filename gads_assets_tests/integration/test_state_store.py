@@ -24,10 +24,11 @@ from gads_assets.domain.state import (
     PartitionStatus,
     validation_id,
 )
-from gads_assets.errors import DatabaseUnavailableError, TransitionError
+from gads_assets.errors import DatabaseUnavailableError, StateStoreError, TransitionError
 from gads_assets.state.connection import open_engine
 from gads_assets.state.judging import RecordedJudgement
 from gads_assets.state.partition_states import AcceptedContent, StateStore
+from gads_assets.state.run_records import RunRecords
 
 NOW = datetime(2024, 7, 1, 12, tzinfo=UTC)
 FIRST_DAY = date(2024, 6, 1)
@@ -283,11 +284,11 @@ def test_states_of_a_query_can_be_narrowed_to_customers_and_days(store: StateSto
 
 
 def test_run_seqs_rise_and_are_never_given_twice(store: StateStore) -> None:
-    first = store.allocate_run_seq()
+    [first] = store.allocate_run_seqs(1)
     more = store.allocate_run_seqs(500)
     assert more == sorted(set(more))
     assert first < more[0]
-    assert store.allocate_run_seq() > more[-1]
+    assert store.allocate_run_seqs(1)[0] > more[-1]
     assert store.allocate_run_seqs(0) == []
 
 
@@ -339,3 +340,35 @@ def test_a_server_that_is_down_is_named_without_its_password() -> None:
         "database 'ads' at 127.0.0.1:1 cannot be reached (Connection refused); "
         "start that server, or correct GADS_DATABASE_URL"
     )
+
+
+def test_a_scope_is_held_by_one_at_a_time_and_let_go_at_the_end(engine: Engine) -> None:
+    records = RunRecords(engine)
+    order: list[str] = []
+
+    def second() -> None:
+        with records.exclusive("publish"):
+            order.append("second")
+
+    with ThreadPoolExecutor(1) as pool:
+        with records.exclusive("publish") as require_held, records.exclusive("another"):
+            waiting = pool.submit(second)
+            with pytest.raises(TimeoutError):
+                waiting.result(timeout=0.5)
+            require_held()
+            order.append("first")
+        waiting.result(timeout=30)
+    assert order == ["first", "second"]
+
+
+def test_whoever_lost_a_scope_with_the_connection_is_told_before_it_does_harm(engine: Engine) -> None:
+    records = RunRecords(engine)
+    with records.exclusive("publish") as require_held:
+        with engine.begin() as connection:
+            connection.execute(
+                text("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted")
+            )
+        with records.exclusive("publish"):
+            for _ in range(2):
+                with pytest.raises(StateStoreError, match="the lock to publish was lost with its connection"):
+                    require_held()

@@ -2,6 +2,7 @@
 
 import gzip
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -36,7 +37,7 @@ def sink(tmp_path: Path) -> RawSink:
 
 def _judge(spark: SparkSession, sink: RawSink, *runs: RunManifest) -> dict[PartitionKey, Verdict]:
     verdicts = judge_runs(lambda: spark, sink, catalog(), {run.key: run.run_id for run in runs})
-    return {partition: verdict for partition, (_, verdict) in verdicts.items()}
+    return {partition: judged.verdict for partition, judged in verdicts.judged.items()}
 
 
 def _broken(verdict: Verdict) -> set[Rule]:
@@ -96,6 +97,26 @@ def test_a_damaged_run_is_rejected_without_disturbing_the_others(spark: SparkSes
 
     assert _broken(verdicts[damaged]) == _broken(verdicts[missing]) == {Rule.SEAL}
     assert verdicts[good].accepted
+
+
+def test_a_run_that_says_what_nobody_can_know_is_rejected_alone(spark: SparkSession, sink: RawSink) -> None:
+    good, version, zone, unread = (key(day=f"2024-06-0{day}") for day in (1, 2, 3, 4))
+    odd_zone = replace(run_facts(zone), account_time_zone="Mars/Olympus")
+    with sink.begin(zone, unused_run_id()) as writer:
+        in_odd_zone = writer.seal(odd_zone)
+    runs = [seal(sink, good, [row(good, 1)]), seal(sink, version, [], schema_version="99"), in_odd_zone]
+    unreachable = replace(unread, query_name="q" * 300)
+
+    verdicts = judge_runs(
+        lambda: spark, sink, catalog(), {**{run.key: run.run_id for run in runs}, unreachable: unused_run_id()}
+    )
+
+    assert {partition: _broken(judged.verdict) for partition, judged in verdicts.judged.items()} == {
+        good: set(),
+        version: {Rule.SCHEMA},
+        zone: {Rule.DAY_OVER},
+    }
+    assert "cannot be read" in verdicts.unread[unreachable]
 
 
 def test_the_digest_depends_on_the_rows_and_not_on_their_order_or_batch(spark: SparkSession, sink: RawSink) -> None:

@@ -3,6 +3,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
+from typing import NoReturn
 
 import pyarrow as pa
 import pytest
@@ -13,7 +14,7 @@ from gads_assets.catalog.specification import Catalog, Column
 from gads_assets.domain.keys import PartitionKey, StageId
 from gads_assets.domain.manifest import RunManifest
 from gads_assets.domain.pointer import Authority
-from gads_assets.errors import StagedRowsError
+from gads_assets.errors import PublishRefusedError, StagedRowsError, WarehouseError
 from gads_assets.raw.sink import RawSink
 from gads_assets.validate.judging import judge_runs
 from gads_assets.warehouse.arrow import read_published
@@ -56,7 +57,7 @@ class Warehouse:
         verdicts = judge_runs(lambda: self.spark, self.sink, self.catalog, {run.key: run.run_id for run in runs})
         authorities = []
         for run in runs:
-            verdict = verdicts[run.key][1]
+            verdict = verdicts.judged[run.key].verdict
             assert verdict.accepted, verdict.error_message
             authorities.append(
                 Authority(
@@ -86,6 +87,11 @@ class Warehouse:
             place = (str(line["customer_id"]), str(line["logical_date"]))
             found.setdefault(place, []).append((line["campaign_id"], line["metrics_clicks"]))
         return found
+
+    def withdraw(self, authority: Authority) -> None:
+        self.publisher.withdraw(
+            authority.key, authority.run_id, schema_version=authority.schema_version, state_version=self.versions()
+        )
 
     def pointer_rows(self) -> pa.Table:
         table = pointer_table(self.layout, QUERY)
@@ -163,9 +169,12 @@ def test_a_late_loader_cannot_overrule_a_newer_authority(warehouse: Warehouse) -
     new = warehouse.accept(seal(warehouse.sink, key(), _rows(key(), 1, clicks=2), run_seq=2))
     warehouse.publisher.publish(QUERY, new)
 
-    late = warehouse.publisher.publish(QUERY, old)
+    other = warehouse.accept(seal(warehouse.sink, key(day="2024-06-02"), []))
 
-    assert [authority.run_id for authority in late.plan.overtaken] == [old[0].run_id]
+    with pytest.raises(PublishRefusedError, match=r"newer state .* for google_ads/campaign 1234567890\|2024-06-01;"):
+        warehouse.publisher.publish(QUERY, [*old, *other])
+
+    assert warehouse.pointer_rows().num_rows == 1
     assert warehouse.content() == {("1234567890", "2024-06-01"): [(1, 2)]}
 
 
@@ -210,13 +219,60 @@ def test_a_withdrawn_partition_vanishes_for_every_reader_and_a_newer_run_brings_
     authorities = warehouse.accept(seal(warehouse.sink, key(), _rows(key(), 1)))
     warehouse.publisher.publish(QUERY, authorities)
 
-    warehouse.publisher.withdraw(key(), authorities[0].run_id, state_version=warehouse.versions())
+    warehouse.withdraw(authorities[0])
 
     assert warehouse.content() == {}
-    warehouse.publisher.publish(QUERY, authorities)
+    with pytest.raises(PublishRefusedError, match="the warehouse keeps what it shows"):
+        warehouse.publisher.publish(QUERY, authorities)
     assert warehouse.content() == {}
     warehouse.publisher.publish(QUERY, warehouse.accept(seal(warehouse.sink, key(), _rows(key(), 5), run_seq=2)))
     assert warehouse.content() == {("1234567890", "2024-06-01"): [(5, 1)]}
+
+
+def test_a_loader_that_comes_after_the_withdrawal_of_a_day_never_published_shows_nothing(warehouse: Warehouse) -> None:
+    authorities = warehouse.accept(seal(warehouse.sink, key(), _rows(key(), 1)))
+
+    warehouse.publisher.publish(QUERY, authorities, before_swap=lambda: warehouse.withdraw(authorities[0]))
+
+    assert warehouse.pointer_rows().num_rows == 2
+    assert warehouse.content() == {}
+
+
+def test_a_query_of_which_everything_was_withdrawn_before_it_was_shown_reads_as_empty(warehouse: Warehouse) -> None:
+    warehouse.withdraw(warehouse.accept(seal(warehouse.sink, key(), []))[0])
+    assert warehouse.content() == {}
+
+
+def test_a_loader_that_may_not_swap_publishes_nothing(warehouse: Warehouse) -> None:
+    authorities = warehouse.accept(seal(warehouse.sink, key(), _rows(key(), 1)))
+    with pytest.raises(SystemExit):
+        warehouse.publisher.publish(QUERY, authorities, before_swap=_crash)
+    assert warehouse.content() == {}
+
+
+def test_a_checkpoint_that_fails_after_the_commit_does_not_make_a_publish_fail(warehouse: Warehouse) -> None:
+    authorities = warehouse.accept(seal(warehouse.sink, key(), _rows(key(), 1)))
+    [pointer] = warehouse.publisher.publish(QUERY, authorities).pointers
+    log = Path(warehouse.layout.pointers(QUERY)) / "_delta_log"
+    (log / "_last_checkpoint").mkdir()
+    versions = [
+        append_pointers(
+            warehouse.layout, QUERY, [replace(pointer, state_version=number, stage_id=StageId(str(ULID())))]
+        )
+        for number in range(2, 25)
+    ]
+    assert versions == list(range(1, 24))
+    assert list(log.glob("*.checkpoint.parquet"))
+
+
+def test_a_damaged_pointer_log_is_said_in_one_line(warehouse: Warehouse) -> None:
+    warehouse.publisher.publish(QUERY, warehouse.accept(seal(warehouse.sink, key(), [])))
+    log = Path(warehouse.layout.pointers(QUERY)) / "_delta_log" / f"{0:020d}.json"
+    log.write_text('{"add": ')
+    with pytest.raises(WarehouseError, match=r"^the table at .* cannot be used \(.*\); mend the storage") as refused:
+        warehouse.content()
+    assert "\n" not in str(refused.value)
+    assert "\x1b" not in str(refused.value)
 
 
 def test_schema_versions_are_kept_apart_and_read_together(warehouse: Warehouse) -> None:
@@ -235,5 +291,5 @@ def test_schema_versions_are_kept_apart_and_read_together(warehouse: Warehouse) 
     ]
 
 
-def _crash() -> datetime:
+def _crash() -> NoReturn:
     raise SystemExit(137)

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from gads_assets.domain.content import ContentDigest
-from gads_assets.domain.verdict import Rule, RunMeasurement, judge, reject_unreadable
+from gads_assets.domain.verdict import Rule, RunMeasurement, judge, reject_unread
 from gads_assets_tests.sealed_runs import MANIFEST
 
 DAY_ENDED_AT = datetime(2024, 6, 1, 22, tzinfo=UTC)
@@ -54,7 +54,7 @@ def test_a_run_extracted_before_its_day_ended_is_rejected() -> None:
 
 
 def test_a_broken_seal_rejects_the_run_and_asks_nothing_else() -> None:
-    verdict = reject_unreadable(MANIFEST.key, "part-00000.jsonl.gz is missing")
+    verdict = reject_unread(MANIFEST.key, Rule.SEAL, "part-00000.jsonl.gz is missing")
     assert not verdict.accepted
     assert verdict.content is None
     assert verdict.error_message == "seal: part-00000.jsonl.gz is missing"
