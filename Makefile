@@ -45,8 +45,8 @@ lock: ## pin every dependency again, after pyproject.toml changed
 	"$$tools/bin/uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 		--no-header --no-annotate --no-strip-extras --extra dev pyproject.toml --output-file requirements.lock
 
-clean: ## remove .venv and everything that runs wrote
-	@if [ -x $(GADS) ]; then $(GADS) db stop; fi
+clean: ## remove .venv and .gads
+	@if [ -x $(GADS) ]; then env -u GADS_DATABASE_URL GADS_HOME="$(CURDIR)/.gads" $(GADS) db stop; fi
 	@rm -rf .venv .gads
 
 .venv/installed: requirements.lock pyproject.toml

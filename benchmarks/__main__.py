@@ -37,13 +37,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = [name for name in NAMES if given.only is None or belongs(given.only, name)]
     if not chosen:
         parser.error(f"--only {given.only}: there is no such measurement; there are {', '.join(NAMES)}")
+    load = os.getloadavg()[0]
     try:
         results = run(chosen, read_settings(os.environ))
     except GadsError as error:
         sys.stderr.write(f"benchmarks: {error}\n")
         return 1
     kept = results_of_others(RESULTS, chosen) if given.only else []
-    written = document(results, kept=kept, now=datetime.now(UTC))
+    written = document(results, kept=kept, load=load, now=datetime.now(UTC))
     RESULTS.write_text(json.dumps(written, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     if given.json:
         print_json(written)

@@ -49,9 +49,13 @@ class Result:
         }
 
 
-def document(results: Sequence[Result], *, kept: Sequence[Mapping[str, Any]], now: datetime) -> dict[str, Any]:
+def document(
+    results: Sequence[Result], *, kept: Sequence[Mapping[str, Any]], load: float, now: datetime
+) -> dict[str, Any]:
+    """`load` is the machine's before the first measurement; `machine` and `when` are those of the last command, which
+    measured every result or, with --only, some of them."""
     return {
-        "machine": machine(),
+        "machine": machine(load),
         "when": now.isoformat(timespec="seconds"),
         "results": [*kept, *(result.as_json() for result in results)],
     }
@@ -70,12 +74,12 @@ def belongs(result_name: str, measurement: str) -> bool:
     return result_name == measurement or result_name.startswith(f"{measurement}_")
 
 
-def machine() -> dict[str, Any]:
-    """What the figures depend on; nothing that names the machine. A load above zero means that others were at work."""
+def machine(load: float) -> dict[str, Any]:
+    """What the figures depend on; nothing that names the machine."""
     return {
         "cores": len(os.sched_getaffinity(0)),
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
-        "load": round(os.getloadavg()[2], 1),
+        "load_before": round(load, 1),
         "python": platform.python_version(),
         "java": find_java(os.environ).major,
         "spark": version("pyspark"),

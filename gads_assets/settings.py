@@ -8,7 +8,7 @@
 | GADS_WAREHOUSE_URI            | <home>/warehouse         | Delta tables                                              |
 | GADS_CATALOG                  | the catalog inside       | another google_apis.yaml                                  |
 | GADS_SPARK_REMOTE             | none                     | a Spark Connect server: sc://host:port                    |
-| GADS_SPARK_MASTER             | spark-defaults.conf      | another Spark master                                      |
+| GADS_SPARK_MASTER             | spark-defaults.conf      | another Spark master; a cluster's has spark_conf/cluster  |
 | GADS_SPARK_JARS               | Ivy, once                | a directory of JARs, for machines without Maven Central   |
 | GADS_GOOGLE_ADS_CONFIG        | none                     | a google-ads.yaml: talk to Google instead of the emulator |
 | GADS_GOOGLE_ADS_ENDPOINT      | an emulator per process  | an emulator that runs already: localhost:port             |
@@ -20,11 +20,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from gads_assets.errors import SettingsError
 
 _POSTGRESQL_URL = re.compile(r"postgresql(\+psycopg2?)?://")
 _PROJECT = Path(__file__).resolve().parent.parent
+_CONNECT_PORT = 15002  # Spark Connect's own default
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +63,14 @@ class Settings:
 
     @property
     def spark_conf_dir(self) -> Path:
-        return _PROJECT / "spark_conf"
+        folder = _PROJECT / "spark_conf"
+        on_this_machine = self.spark_master is None or self.spark_master.startswith("local")
+        return folder if on_this_machine else folder / "cluster"
+
+    @property
+    def spark_address(self) -> str | None:
+        """Host and port of the Spark Connect server, to be shown: the rest of its address may hold a token."""
+        return _connect_address(self.spark_remote) if self.spark_remote else None
 
 
 def read_settings(environment: Mapping[str, str]) -> Settings:
@@ -74,6 +83,10 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         text = value(name)
         return Path(text).expanduser().absolute() if text else None
 
+    def place(name: str, default: Path) -> str:
+        text = value(name) or str(default)
+        return text if "://" in text else str(Path(text).expanduser().absolute())
+
     home = path("GADS_HOME") or _PROJECT / ".gads"
     database_url = value("GADS_DATABASE_URL")
     if database_url and not _POSTGRESQL_URL.match(database_url):
@@ -81,8 +94,8 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
             "GADS_DATABASE_URL does not name a PostgreSQL server; write it as postgresql://user:password@host:port/name"
         )
     remote = value("GADS_SPARK_REMOTE")
-    if remote and not remote.startswith("sc://"):
-        raise SettingsError(f"GADS_SPARK_REMOTE {remote!r} is not a Spark Connect address; write it as sc://host:port")
+    if remote and not _connect_address(remote):
+        raise SettingsError("GADS_SPARK_REMOTE is not a Spark Connect address; write it as sc://host:port")
     master = value("GADS_SPARK_MASTER")
     if remote and master:
         raise SettingsError("GADS_SPARK_REMOTE and GADS_SPARK_MASTER are both set; keep one")
@@ -92,8 +105,8 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
     return Settings(
         home=home,
         database_url=database_url,
-        raw_uri=value("GADS_RAW_URI") or str(home / "raw"),
-        warehouse_uri=value("GADS_WAREHOUSE_URI") or str(home / "warehouse"),
+        raw_uri=place("GADS_RAW_URI", home / "raw"),
+        warehouse_uri=place("GADS_WAREHOUSE_URI", home / "warehouse"),
         catalog_path=path("GADS_CATALOG"),
         spark_remote=remote,
         spark_master=master,
@@ -103,3 +116,12 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         google_ads_login=value("GADS_GOOGLE_ADS_LOGIN"),
         emulator_faults=value("GADS_EMULATOR_FAULTS"),
     )
+
+
+def _connect_address(remote: str) -> str | None:
+    try:
+        parts = urlsplit(remote)
+        port = parts.port or _CONNECT_PORT
+    except ValueError:
+        return None
+    return f"{parts.hostname}:{port}" if parts.scheme == "sc" and parts.hostname else None

@@ -1,6 +1,5 @@
 """`gads catalog`: which queries there are, whether they are right, and what columns they give."""
 
-import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -9,9 +8,6 @@ from pathlib import Path
 from typing import Annotated, TypeVar
 
 import typer
-from rich import box
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from gads_assets.catalog.checking import QueryCheck, check_catalog, store_missing_versions
@@ -19,11 +15,11 @@ from gads_assets.catalog.fields import columns_of
 from gads_assets.catalog.gaql import describe_place, parse_gaql
 from gads_assets.catalog.loading import PACKAGED_CATALOG, load_catalog, read_draft
 from gads_assets.catalog.specification import Column
+from gads_assets.cli.output import JsonOption, print_json, print_table
 from gads_assets.errors import CatalogError, CatalogFileError, GaqlError
 from gads_assets.settings import read_settings
 
 _T = TypeVar("_T")
-_Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
 
 catalog_app = typer.Typer(
     name="catalog",
@@ -33,7 +29,7 @@ catalog_app = typer.Typer(
 
 
 @catalog_app.command("list")
-def list_queries(as_json: _Json = False) -> None:
+def list_queries(as_json: JsonOption = False) -> None:
     """List the catalog's queries."""
     path = _catalog_path()
     catalog = _with_excerpt(lambda: load_catalog(path))
@@ -54,21 +50,19 @@ def list_queries(as_json: _Json = False) -> None:
             }
             for query in catalog.queries.values()
         ]
-        _print_json(
+        print_json(
             {"file": str(path), "source": catalog.source, "api_version": catalog.api_version, "queries": queries}
         )
         return
-    table = _table("query", "version", "columns", "since", "rows")
-    for query in catalog.queries.values():
-        table.add_row(
-            query.name,
-            query.schema.version,
-            str(len(query.schema.columns)),
-            query.start_date.isoformat(),
-            query.description,
-        )
-    _print(table)
-    _print(f"{path}, Google Ads API {catalog.api_version}")
+    print_table(
+        None,
+        ["query", "version", "columns", "since", "rows"],
+        [
+            (query.name, query.schema.version, len(query.schema.columns), query.start_date, query.description)
+            for query in catalog.queries.values()
+        ],
+    )
+    typer.echo(f"{path}, Google Ads API {catalog.api_version}")
 
 
 @catalog_app.command("check")
@@ -79,7 +73,7 @@ def check(
     store: Annotated[
         bool, typer.Option("--store", help="First store the schema versions that are named but not stored.")
     ] = False,
-    as_json: _Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Check a catalog: its text, its stored schema versions, and both against the Google Ads API."""
     path = file or _catalog_path()
@@ -90,17 +84,17 @@ def check(
         checks = check_catalog(path)
     except CatalogError as error:
         if as_json:
-            _print_json(_check_document(path, stored, (), [error]))
+            print_json(_check_document(path, stored, (), [error]))
         _print_excerpt(error)
         raise
     problems = [check.problem for check in checks if check.problem]
     if as_json:
-        _print_json(_check_document(path, stored, checks, problems))
+        print_json(_check_document(path, stored, checks, problems))
     else:
         _print_checks(path, stored, checks)
     for problem in problems:
         if len(problems) > 1:
-            _print(str(problem), stderr=True)
+            typer.echo(str(problem), err=True)
         _print_excerpt(problem)
     if len(problems) == 1:
         raise problems[0]
@@ -112,7 +106,7 @@ def check(
 def schema(
     query: Annotated[str | None, typer.Argument(metavar="QUERY", help="A query of the catalog.")] = None,
     gaql: Annotated[str | None, typer.Option("--gaql", help="Any GAQL text, in the catalog or not.")] = None,
-    as_json: _Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show the columns that a query gives."""
     if (query is None) == (gaql is None):
@@ -130,7 +124,7 @@ def schema(
         api_version, version = catalog.api_version, stored.version
         columns, natural_key = stored.columns, stored.natural_key
     if as_json:
-        _print_json(
+        print_json(
             {
                 "query": query,
                 "schema_version": version,
@@ -140,11 +134,12 @@ def schema(
             }
         )
         return
-    table = _table("column", "type", "key", "field")
-    for column in columns:
-        table.add_row(column.name, column.type, "key" if column.name in natural_key else "", column.field)
-    _print(table)
-    _print(f"{query}, schema version {version}" if query else f"not stored; types of Google Ads API {api_version}")
+    print_table(
+        None,
+        ["column", "type", "key", "field"],
+        [(column.name, column.type, "key" if column.name in natural_key else "", column.field) for column in columns],
+    )
+    typer.echo(f"{query}, schema version {version}" if query else f"not stored; types of Google Ads API {api_version}")
 
 
 def _catalog_path() -> Path:
@@ -181,13 +176,21 @@ def _check_document(
 
 def _print_checks(path: Path, stored: tuple[Path, ...], checks: tuple[QueryCheck, ...]) -> None:
     for schema_file in stored:
-        _print(f"stored {schema_file}")
-    table = _table("query", "version", "columns", "check")
-    for result in checks:
-        outcome = Text("wrong", style="red") if result.problem else Text("ok", style="green")
-        table.add_row(result.query_name, result.schema_version, str(result.columns), outcome)
-    _print(table)
-    _print(str(path))
+        typer.echo(f"stored {schema_file}")
+    print_table(
+        None,
+        ["query", "version", "columns", "check"],
+        [
+            (
+                result.query_name,
+                result.schema_version,
+                result.columns,
+                Text("wrong", style="red") if result.problem else Text("ok", style="green"),
+            )
+            for result in checks
+        ],
+    )
+    typer.echo(str(path))
 
 
 def _with_excerpt(action: Callable[[], _T], text: str = "") -> _T:
@@ -206,24 +209,4 @@ def _print_excerpt(error: CatalogError, text: str = "") -> None:
     elif isinstance(error, GaqlError):
         excerpt = describe_place(text, error.offset)
     if excerpt:
-        _print(excerpt, stderr=True)
-
-
-def _print(content: str | Table, *, stderr: bool = False) -> None:
-    console = Console(stderr=stderr)
-    if not console.is_terminal:
-        # Rich would fold for 80 columns that a file or a pipe does not have, in the middle of names.
-        console.width = 250
-    console.print(content, markup=False, highlight=False, soft_wrap=isinstance(content, str))
-
-
-def _print_json(document: dict[str, object]) -> None:
-    typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
-
-
-def _table(first: str, *others: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD)
-    table.add_column(first, no_wrap=True)
-    for heading in others:
-        table.add_column(heading, overflow="fold")
-    return table
+        typer.echo(excerpt, err=True)

@@ -19,13 +19,16 @@ customers_app = typer.Typer(help="Discover, register and list accounts.", no_arg
 
 @customers_app.command()
 def sync(as_json: JsonOption = False) -> None:
-    """Register every enabled account below the manager account."""
+    """Register every enabled account below the manager account, GADS_GOOGLE_ADS_LOGIN.
+
+    Without credentials (GADS_GOOGLE_ADS_CONFIG, a google-ads.yaml) these are the emulator's accounts.
+    """
     _register(None, as_json)
 
 
 @customers_app.command()
 def add(
-    customer_ids: Annotated[list[str], typer.Argument(metavar="CUSTOMER_ID...", help="As 123-456-7890 or 1234567890.")],
+    customer_ids: Annotated[list[str], typer.Argument(metavar="CUSTOMER_ID", help="As 123-456-7890 or 1234567890.")],
     as_json: JsonOption = False,
 ) -> None:
     """Register some of the accounts below the manager account."""

@@ -1,18 +1,15 @@
 """`gads db`: the database, embedded or one's own."""
 
-import json
 import os
-from typing import Annotated
 
 import typer
 
+from gads_assets.cli.output import JsonOption, print_json
 from gads_assets.errors import DatabaseUnavailableError, SetupError
 from gads_assets.settings import Settings, read_settings
 from gads_assets.state.connection import describe, parse_database_url, require_reachable
 from gads_assets.state.migration import MigrationStatus, migrate, migration_status
 from gads_assets.state.server import database_status, running_database, start_database, stop_database
-
-_Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 
 database_app = typer.Typer(help="Start, stop, migrate or look at the database.", no_args_is_help=True)
 
@@ -48,11 +45,11 @@ def migrate_database() -> None:
 
 
 @database_app.command()
-def status(as_json: _Json = False) -> None:
+def status(as_json: JsonOption = False) -> None:
     """Show where the database is, whether it runs and whether its schema is current. Starts nothing."""
     facts = _facts(read_settings(os.environ))
     if as_json:
-        typer.echo(json.dumps(facts))
+        print_json(facts)
         return
     for name, value in facts.items():
         shown = "-" if value is None else ("no", "yes")[value] if isinstance(value, bool) else value

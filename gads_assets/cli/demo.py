@@ -18,7 +18,7 @@ from gads_assets.domain.keys import PartitionKey
 from gads_assets.domain.pointer import Pointer, PointerStatus
 from gads_assets.domain.state import PartitionState, PartitionStatus
 from gads_assets.errors import GadsError, SettingsError
-from gads_assets.settings import read_settings
+from gads_assets.settings import Settings, read_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,22 +70,29 @@ class Stages:
 
 
 def demo(as_json: JsonOption = False) -> None:
-    """Publish a week of three emulated accounts. Run it again: what is published stays as it is."""
+    """Publish a week of three emulated accounts. Run it again: what is published stays as it is.
+
+    The database is brought to this version's schema, a server of one's own (GADS_DATABASE_URL) too.
+    """
     from gads_assets.extract.accounts import discover_accounts  # noqa: PLC0415
     from gads_assets.orchestration.customers import register_accounts  # noqa: PLC0415
     from gads_assets.orchestration.workplace import Workplace  # noqa: PLC0415
+    from gads_assets.state.migration import migrate  # noqa: PLC0415
 
     settings = read_settings(os.environ)
     if settings.google_ads_config:
         raise SettingsError(
             "the demo talks to the emulator; unset GADS_GOOGLE_ADS_CONFIG, or set another GADS_HOME too"
         )
+    _require_queries(settings)
     require_writable(settings.home)
     require_spark(settings)
     stages = Stages()
     reasons: list[str] = []
     with Workplace(replace(settings, google_ads_login=None)) as here:
         with stages.measured("services", "Starting the database and the emulated Google Ads API"):
+            if settings.database_url:
+                migrate(settings.database_url)
             _ = here.database_url  # first, so that a database that is down is found before anything is written
             accounts = discover_accounts(here.source, here.source.login_customer_id)
         with stages.measured("customers", f"Registering {len(accounts)} customers"):
@@ -126,6 +133,17 @@ def demo(as_json: JsonOption = False) -> None:
         raise DemoFailedError(
             f"{len(keys) - len(published)} of {len(keys)} partitions were not published{said}; "
             f"Dagster's log is {settings.home / 'logs' / 'demo.log'}, and every reason is on its page: make ui"
+        )
+
+
+def _require_queries(settings: Settings) -> None:
+    from gads_assets.catalog.loading import load_catalog  # noqa: PLC0415
+
+    missing = [query for query in QUERIES if query not in load_catalog(settings.catalog_path).queries]
+    if missing:
+        raise SettingsError(
+            f"GADS_CATALOG {settings.catalog_path} lacks {', '.join(missing)}, which the demo publishes; "
+            "unset GADS_CATALOG for the demo, or add them"
         )
 
 

@@ -19,7 +19,10 @@ from gads_assets.state.server import start_database
 def environment(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of shell lines.")] = False,
 ) -> None:
-    """Print the shell lines that plain `dagster` commands need, and leave the database running: eval "$(gads env)"."""
+    """Print the shell lines that plain `dagster` commands need: eval "$(gads env)".
+
+    The database is brought to this version's schema, and the embedded one is left running until `gads db stop`.
+    """
     settings = read_settings(os.environ)
     write_dagster_home(settings.dagster_home)
     database_url = start_database(settings.database_home, settings.database_url)
@@ -39,12 +42,14 @@ def environment(
 def given_variables(settings: Settings, environment: Mapping[str, str]) -> dict[str, str]:
     """The GADS_* variables that are set, with paths made absolute: the shell may change its folder."""
     given = {name: value for name, value in environment.items() if name.startswith("GADS_") and value.strip()}
-    paths = {
+    resolved = {
+        "GADS_RAW_URI": settings.raw_uri,
+        "GADS_WAREHOUSE_URI": settings.warehouse_uri,
         "GADS_CATALOG": settings.catalog_path,
         "GADS_SPARK_JARS": settings.spark_jars,
         "GADS_GOOGLE_ADS_CONFIG": settings.google_ads_config,
     }
-    return given | {name: str(path) for name, path in paths.items() if path is not None}
+    return given | {name: str(place) for name, place in resolved.items() if name in given}
 
 
 def path_with(first: Path, path: str) -> str:

@@ -60,7 +60,9 @@ def _load(name: str, place: str) -> Any:
 
 app = typer.Typer(
     cls=LazyCommands,
-    help="Google Ads data you can trust: extracted, sealed, judged, published.",
+    help="Google Ads data you can trust: extracted, sealed, judged, published.\n\n"
+    "Everything is kept in GADS_HOME, by default .gads beside the project. "
+    "All settings are listed at the top of gads_assets/settings.py.",
     no_args_is_help=True,
     add_completion=False,
 )

@@ -25,7 +25,7 @@ def print_json(document: Any) -> None:
 def print_table(title: str | None, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
-        table.add_column(column)
+        table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*(cell if isinstance(cell, Text) else Text(_shown(cell)) for cell in row))
     facts().print(table)
@@ -34,7 +34,10 @@ def print_table(title: str | None, columns: Sequence[str], rows: Sequence[Sequen
 def facts() -> Console:
     """Tables on standard output; one that goes to a file or a pipe is not cut to a terminal's width."""
     console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=int(os.environ.get("COLUMNS", "160")))
+    if console.is_terminal:
+        return console
+    columns = os.environ.get("COLUMNS", "")
+    return Console(highlight=False, width=(int(columns) if columns.isdecimal() else 0) or 160)
 
 
 def _strict(value: Any) -> Any:

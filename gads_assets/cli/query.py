@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gads_assets.cli.output import JsonOption, print_json, print_table
+from gads_assets.cli.setup import require_spark
 from gads_assets.errors import ReadError
 from gads_assets.settings import read_settings
 
@@ -23,10 +24,15 @@ def query(
     ],
     as_json: JsonOption = False,
 ) -> None:
-    """Run a SELECT over the published tables (<source>.<query>) and load_records."""
+    """Run a SELECT over the published tables, <source>.<query>, and load_records.
+
+    load_records has a row for each run that was ever published: its partition, its size, its digest, and when.
+    """
     from gads_assets.orchestration.workplace import Workplace  # noqa: PLC0415
 
-    with Workplace(read_settings(os.environ)) as here:
+    settings = read_settings(os.environ)
+    require_spark(settings)
+    with Workplace(settings) as here:
         columns, rows = answer(here, sql)
     if not as_json:
         print_table(None, columns, [[_in_utc(value) for value in row] for row in rows])

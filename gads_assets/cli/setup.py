@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,11 +29,23 @@ def setup() -> None:
 
 def require_writable(home: Path) -> None:
     """Everything a run writes is below the home: better to know before the first stage than after the third."""
-    probe = home / ".probe"
+    _probe(home, home)
+
+
+def _require_usable(home: Path) -> Path:
+    """As `require_writable`, but makes no home: the folder in which it would be made is tried, and returned."""
+    folder = next(folder for folder in (home, *home.parents) if os.path.lexists(folder))
+    _probe(home, folder)
+    return folder
+
+
+def _probe(home: Path, folder: Path) -> None:
+    """With a file of no fixed name: commands that probe at once would take each other's away."""
     try:
-        home.mkdir(parents=True, exist_ok=True)
-        probe.write_bytes(b"x" * 4096)
-        probe.unlink()
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            probe.write(b"x" * 4096)
+            probe.flush()
     except OSError as error:
         raise SetupError(
             f"GADS_HOME {home} cannot be written ({error.strerror or error}); "
@@ -121,7 +134,7 @@ def _parts(settings: Settings) -> list[tuple[str, Callable[[], str]]]:
 
 def _spark_parts(settings: Settings) -> list[tuple[str, Callable[[], str]]]:
     if settings.spark_remote:
-        return [("spark", lambda: f"Spark Connect at {settings.spark_remote}")]
+        return [("spark", lambda: f"Spark Connect at {settings.spark_address}")]
     return [
         ("java", lambda: f"Java {(java := find_java(os.environ)).major} in {java.home}"),
         ("jars", lambda: ", ".join(jar.name for jar in _found_jars(settings))),
@@ -136,8 +149,7 @@ def _examine(part: str, look: Callable[[], str]) -> Finding:
 
 
 def _home(settings: Settings) -> str:
-    require_writable(settings.home)
-    free = shutil.disk_usage(settings.home).free
+    free = shutil.disk_usage(_require_usable(settings.home)).free
     return f"{settings.home}, {free / 2**30:.1f} GiB free"
 
 
@@ -147,7 +159,7 @@ def _found_jars(settings: Settings) -> list[Path]:
 
 def _database_detail(settings: Settings) -> str:
     from gads_assets.state.connection import describe, parse_database_url, require_reachable  # noqa: PLC0415
-    from gads_assets.state.migration import migration_status  # noqa: PLC0415
+    from gads_assets.state.migration import require_current_schema  # noqa: PLC0415
     from gads_assets.state.server import database_status  # noqa: PLC0415
 
     url = settings.database_url
@@ -159,10 +171,7 @@ def _database_detail(settings: Settings) -> str:
         raise SetupError("there is no database yet; run `make setup` or `gads setup`")
     if url is None:
         return f"embedded in {settings.database_home}, stopped; commands start it on demand"
-    found = migration_status(url)
-    if not found.is_current:
-        raise SetupError(f"the schema is at {found.current}, this version needs {found.head}; run `gads db migrate`")
-    return f"{describe(parse_database_url(url))}, schema {found.head}"
+    return f"{describe(parse_database_url(url))}, schema {require_current_schema(url)}"
 
 
 def _catalog_detail(settings: Settings) -> str:

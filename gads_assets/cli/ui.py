@@ -15,7 +15,7 @@ from typing import Annotated, Final
 import typer
 
 from gads_assets.cli.output import messages
-from gads_assets.cli.setup import require_writable
+from gads_assets.cli.setup import require_spark, require_writable
 from gads_assets.errors import SetupError
 from gads_assets.settings import read_settings
 
@@ -35,6 +35,7 @@ def ui(port: Annotated[int, typer.Option(min=1, max=65535, help="Where the page 
 
     settings = read_settings(os.environ)
     require_writable(settings.home)
+    require_spark(settings)
     _require_free(port)
     requests = _stop_requests()
     with Workplace(settings) as here:

@@ -1,7 +1,8 @@
-"""Disks that are full or read-only, for real, on any machine.
+"""Disks that are full or read-only: for real where mounting is permitted, imitated elsewhere.
 
-Where mounting is permitted (root, and not in a container that forbids it) they are small file systems of their own.
-Elsewhere a limit on the size of files, or a folder that cannot be entered, does the same to the program under test.
+As root, and not in a container that forbids it, they are small file systems of their own. Otherwise nothing is ever
+full: a limit on the size of each file, or a folder in which nothing can be made, fails the program's writes instead,
+for a reason that is not the disk's.
 """
 
 import functools
@@ -17,7 +18,7 @@ from pathlib import Path
 def full_disk(folder: Path, *, kilobytes: int) -> Iterator[Sequence[str]]:
     """A folder that takes this much and no more; yields what must stand before the commands that use it."""
     folder.mkdir(parents=True, exist_ok=True)
-    if not _can_mount():
+    if not can_mount():
         yield ("bash", "-c", f'ulimit -f {kilobytes}; exec "$@"', "bash")
         return
     with _mounted(folder, f"size={kilobytes}k"):
@@ -31,7 +32,7 @@ def hardly_any_disk(folder: Path) -> Iterator[Path]:
     A limit on the size of files will not do here: the rest of the program has files to write too.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    if _can_mount():
+    if can_mount():
         with _mounted(folder, "size=4k"):
             yield folder
     else:
@@ -43,7 +44,7 @@ def hardly_any_disk(folder: Path) -> Iterator[Path]:
 def read_only_disk(folder: Path) -> Iterator[Path]:
     """Yields a folder in which nothing can be written."""
     folder.mkdir(parents=True, exist_ok=True)
-    if _can_mount():
+    if can_mount():
         with _mounted(folder, "ro,size=4k"):
             yield folder
     elif os.geteuid() == 0:
@@ -67,7 +68,7 @@ def _mounted(folder: Path, options: str) -> Iterator[None]:
 
 
 @functools.cache
-def _can_mount() -> bool:
+def can_mount() -> bool:
     if os.geteuid() != 0:
         return False
     with tempfile.TemporaryDirectory() as place:

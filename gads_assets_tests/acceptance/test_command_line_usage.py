@@ -46,6 +46,20 @@ def test_every_command_explains_itself_and_touches_nothing(home: Home) -> None:
 
 
 @pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        ((), ("GADS_HOME", "gads_assets/settings.py")),
+        (("customers", "sync"), ("GADS_GOOGLE_ADS_CONFIG", "GADS_GOOGLE_ADS_LOGIN", "emulator")),
+        (("query",), ("load_records has a row for each run",)),
+    ],
+)
+def test_help_says_what_the_command_goes_by(home: Home, command: tuple[str, ...], told: tuple[str, ...]) -> None:
+    shown = " ".join(home.gads(*command, "--help").stdout.split())
+    for words in told:
+        assert words in shown
+
+
+@pytest.mark.parametrize(
     "wrong",
     [
         ("demoo",),

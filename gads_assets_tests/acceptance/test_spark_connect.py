@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pyspark
@@ -24,8 +25,9 @@ LABEL = "2145550101|2024-06-01"
 
 @pytest.fixture
 def connect_server(tmp_path: Path) -> Iterator[str]:
-    """A server of one's own, started as Spark's documentation says, with the project's Spark settings and JARs."""
+    """A server of one's own, started as spark_conf/cluster/spark-defaults.conf says."""
     settings = read_settings(os.environ)
+    cluster = replace(settings, spark_master="spark://anywhere:7077").spark_conf_dir
     jars = find_jars(given=settings.spark_jars, kept=settings.spark_home / "jars")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -33,12 +35,12 @@ def connect_server(tmp_path: Path) -> Iterator[str]:
     command = [
         str(Path(pyspark.__file__).parent / "bin" / "spark-submit"),
         *("--class", "org.apache.spark.sql.connect.service.SparkConnectServer"),
-        *("--conf", f"spark.connect.grpc.binding.port={port}", "--conf", f"spark.jars={','.join(map(str, jars))}"),
+        *("--conf", f"spark.connect.grpc.binding.port={port}", "--jars", ",".join(map(str, jars))),
         *("--conf", f"spark.sql.warehouse.dir={tmp_path / 'spark'}", "spark-internal"),
     ]
     environment = {
         **os.environ,
-        "SPARK_CONF_DIR": str(settings.spark_conf_dir),
+        "SPARK_CONF_DIR": str(cluster),
         "JAVA_HOME": str(find_java(os.environ).home),
     }
     log = tmp_path / "server.log"

@@ -24,7 +24,7 @@ def test_every_measurement_of_publishing_gives_our_time_beside_its_peers(spark: 
         *publish_batch.measure(bench, partitions=3, rows=2, warm_up=0, rounds=1),
     ]
 
-    written = json.loads(json.dumps(document(results, kept=[], now=NOW)))
+    written = json.loads(json.dumps(document(results, kept=[], load=0.5, now=NOW)))
     assert written["when"] == "2026-11-16T09:30:00+00:00"
     assert written["machine"]["spark"] == spark.version
     assert [row["name"] for row in written["results"]] == [
@@ -70,7 +70,7 @@ def test_the_parts_of_a_demo_add_up_to_its_total() -> None:
 def test_measuring_one_thing_keeps_the_results_of_the_others(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
     earlier = [Result(name=name, unit="s", ours=1.0) for name in ("demo_total", "demo_rest", "publish_batch")]
-    path.write_text(json.dumps(document(earlier, kept=[], now=NOW)))
+    path.write_text(json.dumps(document(earlier, kept=[], load=0.5, now=NOW)))
 
     kept = results_of_others(path, ["demo"])
 

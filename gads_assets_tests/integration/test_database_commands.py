@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from gads_assets.state.connection import open_engine
+from gads_assets.state.connection import open_engine, parse_database_url
+from gads_assets.state.migration import VERSION_TABLE
 from gads_assets.state.server import database_status, stop_database
+from gads_assets_tests.integration.conftest import execute, named
 
 PROGRAM = Path(sys.executable).parent / "gads"
 SHELLS = [shell for shell in ("sh", "bash", "zsh") if shutil.which(shell)]
@@ -97,12 +99,18 @@ def test_migrate_stops_the_server_that_it_started(shell: Shell) -> None:
 def test_env_gives_any_shell_what_dagster_needs_and_leaves_the_database_up(shell: Shell) -> None:
     catalog = shell.home.parent / "my catalog.yaml"
     document = json.loads(
-        shell.gads("env", "--json", GADS_CATALOG=catalog.name, GADS_RAW_URI="s3://bucket/it's $raw").stdout
+        shell.gads(
+            *("env", "--json"),
+            GADS_CATALOG=catalog.name,
+            GADS_RAW_URI="s3://bucket/it's $raw",
+            GADS_WAREHOUSE_URI="my warehouse",
+        ).stdout
     )
     assert database_status(shell.home / "postgres").stays
     assert document["GADS_HOME"] == str(shell.home)
     assert document["GADS_CATALOG"] == str(catalog)
     assert document["GADS_RAW_URI"] == "s3://bucket/it's $raw"
+    assert document["GADS_WAREHOUSE_URI"] == str(shell.home.parent / "my warehouse")
     assert document["DAGSTER_HOME"] == str(shell.home / "dagster")
     assert document["DAGSTER_EVENT_BATCH_SIZE"] == "500"
     assert document["PATH"].split(os.pathsep)[0] == str(PROGRAM.parent)
@@ -111,6 +119,7 @@ def test_env_gives_any_shell_what_dagster_needs_and_leaves_the_database_up(shell
             [program, "-c", f'eval "$("{PROGRAM}" env)"; env -0'],
             GADS_RAW_URI="s3://bucket/it's $raw",
             GADS_CATALOG=str(catalog),
+            GADS_WAREHOUSE_URI="my warehouse",
         )
         seen = dict(line.split("=", 1) for line in evaluated.stdout.split("\0") if line)
         assert seen.items() >= document.items()
@@ -161,6 +170,71 @@ def test_a_database_of_ones_own_holds_dagsters_storage_too(shell: Shell, databas
     assert not (shell.home / "postgres").exists()
     assert json.loads(shell.gads("db", "status", "--json", GADS_DATABASE_URL=plain).stdout)["schema_current"] is True
     assert_refused(shell.gads("db", "stop", GADS_DATABASE_URL=plain), "stop it where it runs")
+
+
+@pytest.fixture
+def empty_database(postgres_url: str) -> Iterator[str]:
+    execute(postgres_url, "CREATE DATABASE empty")
+    yield named(postgres_url, "empty").replace("postgresql+psycopg://", "postgresql://")
+    execute(postgres_url, "DROP DATABASE empty WITH (FORCE)")
+
+
+def schema_of(shell: Shell, url: str) -> str | None:
+    schema: str | None = json.loads(shell.gads("db", "status", "--json", GADS_DATABASE_URL=url).stdout)["schema"]
+    return schema
+
+
+@pytest.mark.parametrize("command", [["customers", "list"], ["customers", "sync"], ["db", "start"]], ids=" ".join)
+def test_a_server_of_ones_own_is_not_migrated_in_passing(shell: Shell, empty_database: str, command: list[str]) -> None:
+    finished = shell.gads(*command, GADS_DATABASE_URL=empty_database)
+    if command != ["db", "start"]:
+        fix = "has no schema, and this version of gads_assets needs 0001; run `gads db migrate`"
+        assert_refused(finished, "database 'empty'", fix)
+    assert schema_of(shell, empty_database) is None
+
+
+@pytest.mark.parametrize("command", [["setup"], ["demo"], ["env"], ["db", "migrate"]], ids=" ".join)
+def test_a_server_of_ones_own_is_migrated_by_the_commands_that_prepare_it(
+    shell: Shell, empty_database: str, command: list[str]
+) -> None:
+    # A demo that gets no further than the database; neither Java nor a JAR is looked for.
+    stops_the_demo = {"GADS_EMULATOR_FAULTS": "nonsense", "GADS_SPARK_REMOTE": "sc://localhost:1"}
+    finished = shell.gads(*command, GADS_DATABASE_URL=empty_database, **stops_the_demo)
+    assert finished.returncode == int(command == ["demo"]), finished.stderr
+    assert schema_of(shell, empty_database) == "0001"
+    assert shell.gads("customers", "list", GADS_DATABASE_URL=empty_database).returncode == 0
+
+
+def test_a_database_of_a_newer_version_is_refused_by_every_command(shell: Shell, database_url: str) -> None:
+    newer = database_url.replace("postgresql+psycopg://", "postgresql://")
+    execute(database_url, f"UPDATE {VERSION_TABLE} SET version_num = '9999'")
+    for command in (["customers", "list"], ["db", "migrate"], ["env"]):
+        assert_refused(
+            shell.gads(*command, GADS_DATABASE_URL=newer),
+            "has schema 9999, migrated by a newer version of gads_assets",
+            "update this installation",
+        )
+    parts = json.loads(shell.gads("doctor", "--json", GADS_DATABASE_URL=newer).stdout)
+    [database] = [part for part in parts if part["part"] == "database"]
+    assert not database["ok"]
+    assert "update this installation" in database["detail"]
+
+
+def test_a_login_that_may_only_use_the_tables_is_enough_for_a_migrated_database(
+    shell: Shell, database_url: str
+) -> None:
+    name = parse_database_url(database_url).database
+    for statement in (
+        "CREATE ROLE reader LOGIN",
+        f"REVOKE CREATE ON DATABASE {name} FROM PUBLIC",
+        "GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader",
+    ):
+        execute(database_url, statement)
+    login = parse_database_url(database_url).set(drivername="postgresql", username="reader")
+    url = login.render_as_string(hide_password=False)
+    assert shell.gads("customers", "list", GADS_DATABASE_URL=url).returncode == 0
+    migrated = shell.gads("db", "migrate", GADS_DATABASE_URL=url)
+    assert migrated.stderr.strip() == "the schema is at 0001 already"
 
 
 def test_a_database_that_is_down_is_a_line_without_its_password(shell: Shell) -> None:

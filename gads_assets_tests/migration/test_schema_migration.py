@@ -12,7 +12,13 @@ from sqlalchemy import Engine, text
 
 from gads_assets.errors import StateStoreError
 from gads_assets.state.connection import open_engine
-from gads_assets.state.migration import VERSION_TABLE, MigrationStatus, migrate, migration_status
+from gads_assets.state.migration import (
+    VERSION_TABLE,
+    MigrationStatus,
+    migrate,
+    migration_status,
+    require_current_schema,
+)
 from gads_assets.state.tables import metadata
 
 HEAD = "0001"
@@ -113,8 +119,23 @@ def test_a_database_of_a_newer_version_is_left_alone_with_the_fix_named(new_data
     migrate(url)
     with opened(url) as engine, engine.begin() as connection:
         connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))
-    with pytest.raises(StateStoreError, match="migrated by a newer version of gads_assets; update this installation"):
-        migrate(url)
+        before = catalog(engine)
+    for attempt in (migrate, require_current_schema):
+        with pytest.raises(StateStoreError, match=r"schema 9999, migrated by a newer .*; update this installation"):
+            attempt(url)
+    with opened(url) as engine:
+        assert catalog(engine) == before
+
+
+def test_a_database_that_was_never_migrated_is_refused_with_the_command_and_left_as_it_is(
+    new_database: Callable[[], str],
+) -> None:
+    url = new_database()
+    with pytest.raises(StateStoreError, match=rf"has no schema, .* needs {HEAD}; run `gads db migrate`"):
+        require_current_schema(url)
+    assert migration_status(url).current is None
+    migrate(url)
+    assert require_current_schema(url) == HEAD
 
 
 def test_migrating_works_from_any_folder_and_leaves_nothing_there(

@@ -18,6 +18,37 @@ def test_each_part_can_be_moved_out_on_its_own() -> None:
     assert (settings.raw_uri, settings.warehouse_uri) == ("s3://bucket/raw", "/data/gads/warehouse")
 
 
+def test_raw_files_and_warehouse_stay_where_they_were_put_when_the_current_folder_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "/home/somebody")
+    settings = read_settings({"GADS_RAW_URI": "data/raw", "GADS_WAREHOUSE_URI": "~/warehouse"})
+    assert (settings.raw_uri, settings.warehouse_uri) == (str(tmp_path / "data/raw"), "/home/somebody/warehouse")
+
+
+@pytest.mark.parametrize(
+    ("master", "folder"),
+    [
+        ("", "spark_conf"),
+        ("local", "spark_conf"),
+        ("local[4]", "spark_conf"),
+        ("spark://host:7077", "cluster"),
+        ("yarn", "cluster"),
+        ("k8s://https://host:6443", "cluster"),
+    ],
+)
+def test_a_cluster_gets_the_spark_settings_of_a_cluster(master: str, folder: str) -> None:
+    chosen = read_settings({"GADS_SPARK_MASTER": master}).spark_conf_dir
+    assert chosen.name == folder
+    assert (chosen / "spark-defaults.conf").is_file()
+
+
+def test_a_spark_connect_server_is_shown_without_its_token() -> None:
+    assert read_settings({"GADS_SPARK_REMOTE": "sc://host:1/;token=secret"}).spark_address == "host:1"
+    assert read_settings({"GADS_SPARK_REMOTE": "sc://me@host/;token=secret"}).spark_address == "host:15002"
+
+
 def test_a_variable_set_to_nothing_counts_as_unset() -> None:
     assert read_settings({"GADS_DATABASE_URL": " ", "GADS_SPARK_REMOTE": ""}) == read_settings({})
 
@@ -26,7 +57,9 @@ def test_a_variable_set_to_nothing_counts_as_unset() -> None:
     ("environment", "named"),
     [
         ({"GADS_DATABASE_URL": "mysql://u:secret@h/d"}, "GADS_DATABASE_URL"),
-        ({"GADS_SPARK_REMOTE": "localhost:15002"}, "GADS_SPARK_REMOTE"),
+        ({"GADS_SPARK_REMOTE": "localhost:15002/;token=secret"}, "GADS_SPARK_REMOTE"),
+        ({"GADS_SPARK_REMOTE": "sc://host:port/;token=secret"}, "GADS_SPARK_REMOTE"),
+        ({"GADS_SPARK_REMOTE": "sc:///;token=secret"}, "GADS_SPARK_REMOTE"),
         ({"GADS_SPARK_REMOTE": "sc://h", "GADS_SPARK_MASTER": "local"}, "GADS_SPARK_MASTER"),
         ({"GADS_GOOGLE_ADS_CONFIG": "a.yaml", "GADS_GOOGLE_ADS_ENDPOINT": "localhost:1"}, "GADS_GOOGLE_ADS_ENDPOINT"),
     ],

@@ -100,7 +100,7 @@ def test_check_names_every_query_that_does_not_fit_the_api(catalog_file: Path) -
     result = run("check", str(catalog_file))
     assert isinstance(result.exception, CatalogError)
     assert "2 of 4 queries do not fit the API" in str(result.exception)
-    assert result.stdout.count(" wrong ") == 2
+    assert result.stdout.count(" wrong") == 2
     assert "queries.campaign.schema_version" in result.stderr
     assert "queries.ad_group.schema_version" in result.stderr
 
