@@ -24,7 +24,7 @@ from gads_assets.validate.judging import judge_runs
 from gads_assets.warehouse.java import find_jars
 from gads_assets.warehouse.layout import WarehouseLayout
 from gads_assets.warehouse.publishing import Publisher
-from gads_assets_tests.sealed_runs import seal
+from gads_assets_tests.sealed_runs import authority, seal
 
 QUERY: Final = "keyword_view"
 DAYS: Final = 100
@@ -60,10 +60,7 @@ class Workbench:
         version = self.schema.version
         runs = [seal(self.sink, key, _rows(self.schema, key, rows), schema_version=version) for key in keys]
         verdicts = judge_runs(lambda: self.spark, self.sink, self.catalog, {run.key: run.run_id for run in runs})
-        return [
-            JudgedRun(manifest=run, authority=_authority(run, str(verdicts.judged[run.key].verdict.content)))
-            for run in runs
-        ]
+        return [JudgedRun(manifest=run, authority=authority(run, verdicts.judged[run.key].verdict)) for run in runs]
 
     def publisher(self, warehouse: str) -> Publisher:
         return Publisher(
@@ -116,15 +113,4 @@ def _value(column: Column, key: PartitionKey, number: int) -> object:
         return key.logical_date.isoformat()
     return {"bigint": number, "int": number, "double": number / 4, "boolean": number % 2 == 0}.get(
         column.type, f"{column.field} {number}"
-    )
-
-
-def _authority(run: RunManifest, content_digest: str) -> Authority:
-    return Authority(
-        key=run.key,
-        run_id=run.run_id,
-        schema_version=run.schema_version,
-        record_count=run.record_count,
-        content_digest=content_digest,
-        state_version=1,
     )

@@ -69,7 +69,7 @@ class Settings:
 
     @property
     def spark_address(self) -> str | None:
-        """Host and port of the Spark Connect server, to be shown: the rest of its address may hold a token."""
+        """Host and port of the Spark Connect server: all of it that may be shown, for the rest may hold a token."""
         return _connect_address(self.spark_remote) if self.spark_remote else None
 
 

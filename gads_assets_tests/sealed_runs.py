@@ -10,6 +10,8 @@ from gads_assets.catalog.gaql import parse_gaql
 from gads_assets.catalog.specification import Catalog, Column, QuerySchema, QuerySpecification
 from gads_assets.domain.keys import CustomerId, PartitionKey, RunId
 from gads_assets.domain.manifest import PayloadFile, RunManifest
+from gads_assets.domain.pointer import Authority
+from gads_assets.domain.verdict import Verdict
 from gads_assets.raw.sink import RawSink, RunFacts
 
 QUERY = "campaign"
@@ -116,6 +118,19 @@ def run_facts(
         extraction_started_at=extracted_at,
         extraction_finished_at=extracted_at,
         code_version="test",
+    )
+
+
+def authority(run: RunManifest, verdict: Verdict, *, state_version: int = 1) -> Authority:
+    """What a loader would be told about a run that this verdict accepted."""
+    assert verdict.accepted, verdict.error_message
+    return Authority(
+        key=run.key,
+        run_id=run.run_id,
+        schema_version=run.schema_version,
+        record_count=run.record_count,
+        content_digest=str(verdict.content),
+        state_version=state_version,
     )
 
 

@@ -18,7 +18,7 @@ from gads_assets.domain.keys import PartitionKey
 from gads_assets.domain.pointer import Pointer, PointerStatus
 from gads_assets.domain.state import PartitionState, PartitionStatus
 from gads_assets.errors import GadsError, SettingsError
-from gads_assets.settings import Settings, read_settings
+from gads_assets.settings import read_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,12 +84,12 @@ def demo(as_json: JsonOption = False) -> None:
         raise SettingsError(
             "the demo talks to the emulator; unset GADS_GOOGLE_ADS_CONFIG, or set another GADS_HOME too"
         )
-    _require_queries(settings)
-    require_writable(settings.home)
-    require_spark(settings)
     stages = Stages()
     reasons: list[str] = []
     with Workplace(replace(settings, google_ads_login=None)) as here:
+        _require_queries(here)
+        require_writable(settings.home)
+        require_spark(settings)
         with stages.measured("services", "Starting the database and the emulated Google Ads API"):
             if settings.database_url:
                 migrate(settings.database_url)
@@ -136,13 +136,11 @@ def demo(as_json: JsonOption = False) -> None:
         )
 
 
-def _require_queries(settings: Settings) -> None:
-    from gads_assets.catalog.loading import load_catalog  # noqa: PLC0415
-
-    missing = [query for query in QUERIES if query not in load_catalog(settings.catalog_path).queries]
+def _require_queries(here: "Workplace") -> None:
+    missing = [query for query in QUERIES if query not in here.catalog.queries]
     if missing:
         raise SettingsError(
-            f"GADS_CATALOG {settings.catalog_path} lacks {', '.join(missing)}, which the demo publishes; "
+            f"GADS_CATALOG {here.settings.catalog_path} lacks {', '.join(missing)}, which the demo publishes; "
             "unset GADS_CATALOG for the demo, or add them"
         )
 

@@ -1,12 +1,12 @@
 """`gads emulator`: the Google Ads API on this machine."""
 
-import json
 import os
 import signal
 from typing import Annotated
 
 import typer
 
+from gads_assets.cli.output import JsonOption, print_json
 from gads_assets.settings import read_settings
 
 
@@ -16,7 +16,7 @@ def emulator(
         list[str] | None, typer.Option("--fault", metavar="TEXT", help="A failure to inject; may be repeated.")
     ] = None,
     latency_ms: Annotated[int, typer.Option(min=0, help="Answer each call this much later.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON line instead of text.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Serve an emulated Google Ads API on loopback until interrupted.
 
@@ -53,7 +53,7 @@ def emulator(
                 "ca_path": str(running.ca_path),
                 "login_customer_id": MANAGER_CUSTOMER_ID,
             }
-            typer.echo(json.dumps(document))
+            print_json(document)
         else:
             typer.echo(f"The Google Ads API answers on {running.endpoint}; stop it with Ctrl-C. In another shell:")
             typer.echo(f"export GADS_GOOGLE_ADS_ENDPOINT={running.endpoint}")

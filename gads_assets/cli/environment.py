@@ -1,24 +1,21 @@
 """`gads env`: what a shell needs before plain `dagster` commands work on this home."""
 
-import json
 import os
 import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
+from gads_assets.cli.output import JsonOption, print_json
 from gads_assets.orchestration.instance import dagster_environment, write_dagster_home
 from gads_assets.settings import Settings, read_settings
 from gads_assets.state.migration import migrate
 from gads_assets.state.server import start_database
 
 
-def environment(
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of shell lines.")] = False,
-) -> None:
+def environment(as_json: JsonOption = False) -> None:
     """Print the shell lines that plain `dagster` commands need: eval "$(gads env)".
 
     The database is brought to this version's schema, and the embedded one is left running until `gads db stop`.
@@ -33,7 +30,7 @@ def environment(
         "PATH": path_with(Path(sys.executable).parent, os.environ.get("PATH", os.defpath)),
     }
     if as_json:
-        typer.echo(json.dumps(variables))
+        print_json(variables)
         return
     for name, value in variables.items():
         typer.echo(f"export {name}={shlex.quote(value)}")

@@ -52,7 +52,8 @@ class Extractor:
         """
         started_at = self.now()
         refused = _refused(specification, keys, accounts, now=started_at)
-        self._record(self._tries(sorted(refused)), refused, started_at, dagster_run_id)
+        if refused:
+            self._record(self._tries(sorted(refused)), refused, started_at, dagster_run_id)
 
         def extract_window(window: list[PartitionKey]) -> Extraction:
             account = accounts[window[0].customer_id]

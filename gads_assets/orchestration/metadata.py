@@ -16,7 +16,6 @@ from gads_assets.warehouse.columns import KEY
 
 Metadata = dict[str, dg.MetadataValue]
 
-_PREVIEW_ROWS = 5
 _KEY_DESCRIPTIONS: Final = {
     "customer_id": "the account",
     "logical_date": "the day, in the account's own time zone",
@@ -83,7 +82,7 @@ def published_partition(pointer: Pointer, pointer_version: int, preview: pa.Tabl
         "loaded_at": dg.MetadataValue.timestamp(pointer.loaded_at),
     }
     if preview is not None and preview.num_rows:
-        records = [dg.TableRecord(_plain(row)) for row in preview.slice(0, _PREVIEW_ROWS).to_pylist()]
+        records = [dg.TableRecord(_plain(row)) for row in preview.to_pylist()]
         shown["preview"] = dg.MetadataValue.table(records)
     return shown
 

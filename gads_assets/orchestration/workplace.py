@@ -188,8 +188,8 @@ def open_session(settings: Settings) -> "SparkSession":
     from gads_assets.warehouse.java import find_jars, find_java  # noqa: PLC0415
     from gads_assets.warehouse.session import LocalSpark, connect_session, open_local_session  # noqa: PLC0415
 
-    if settings.spark_remote:
-        return connect_session(settings.spark_remote)
+    if settings.spark_remote and settings.spark_address:
+        return connect_session(settings.spark_remote, address=settings.spark_address)
     return open_local_session(
         LocalSpark(
             java=find_java(os.environ),

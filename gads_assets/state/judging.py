@@ -162,7 +162,7 @@ def finish_demotion(connection: Connection, intent: DemotionIntent, *, now: date
     if intent.key not in states:
         raise TransitionError(f"{intent.key} has no state, so nothing of it can be demoted")
     before = states[intent.key]
-    still_open = _open_intents(connection, [intent.key]).get(intent.key)
+    still_open = open_intents(connection, [intent.key]).get(intent.key)
     if still_open is None or still_open.state_version != intent.state_version:
         return before
     after = state_after_demotion(before, still_open, now=now)
@@ -196,7 +196,7 @@ def _answers(
     repeated: set[str],
 ) -> list[RecordedJudgement]:
     demoted = [attempt.key for attempt in attempts.values() if attempt.outcome is AttemptOutcome.DEMOTED]
-    intents = _open_intents(connection, demoted) if demoted else {}
+    intents = open_intents(connection, demoted) if demoted else {}
     answers = []
     for key, judgement in judgements:
         attempt = attempts[judgement.validation_id]
@@ -285,6 +285,6 @@ def _recorded_attempts(
     }
 
 
-def _open_intents(connection: Connection, keys: Iterable[PartitionKey]) -> dict[PartitionKey, DemotionIntent]:
+def open_intents(connection: Connection, keys: Iterable[PartitionKey]) -> dict[PartitionKey, DemotionIntent]:
     rows = connection.execute(_DEMOTIONS, {"keys": keys_json(keys)}).mappings()
     return {intent.key: intent for intent in map(demotion_from_row, rows)}

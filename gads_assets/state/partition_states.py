@@ -19,7 +19,7 @@ from gads_assets.domain.state import (
 )
 from gads_assets.errors import StateStoreError
 from gads_assets.state.connection import transaction
-from gads_assets.state.judging import LostRaceError, RecordedJudgement, finish_demotion, record_judgements
+from gads_assets.state.judging import LostRaceError, RecordedJudgement, finish_demotion, open_intents, record_judgements
 from gads_assets.state.rows import (
     demotion_from_row,
     key_order,
@@ -48,9 +48,7 @@ _ACCEPTED = (
     .order_by(partition_attempt.c.attempt_number)
 )
 
-_DEMOTIONS = select_by_keys(demotion)
-
-_ALL_DEMOTIONS = select(demotion).order_by(*key_order(demotion))
+_DEMOTIONS = select(demotion).order_by(*key_order(demotion))
 
 _ALLOCATE_RUN_SEQS = text("SELECT nextval('run_seq') FROM generate_series(1, :count)")
 
@@ -123,12 +121,9 @@ class StateStore:
     def open_demotions(self, keys: Iterable[PartitionKey] | None = None) -> list[DemotionIntent]:
         """In key order; None means all."""
         with transaction(self._engine) as connection:
-            result = (
-                connection.execute(_ALL_DEMOTIONS)
-                if keys is None
-                else connection.execute(_DEMOTIONS, {"keys": keys_json(keys)})
-            )
-            return [demotion_from_row(row) for row in result.mappings()]
+            if keys is not None:
+                return list(open_intents(connection, keys).values())
+            return [demotion_from_row(row) for row in connection.execute(_DEMOTIONS).mappings()]
 
     def states(self, keys: Iterable[PartitionKey]) -> dict[PartitionKey, PartitionState]:
         """A key without a row is left out: it is pending."""

@@ -16,8 +16,6 @@ from gads_assets.state.tables import KEY_COLUMNS, partition_state
 
 Value = TypeVar("Value", PartitionState, DemotionIntent, LoadRecord)
 
-"""The shape of `keys_json`'s members, for a statement written as text."""
-
 _KEYS = (
     func.jsonb_to_recordset(cast(bindparam("keys", type_=Text), JSONB))
     .table_valued(*(column(name, partition_state.c[name].type) for name in KEY_COLUMNS))

@@ -8,9 +8,7 @@ from pyspark.sql import SparkSession
 
 from gads_assets.catalog.specification import Catalog
 from gads_assets.domain.keys import PartitionKey, RunId
-from gads_assets.domain.manifest import RunManifest
 from gads_assets.domain.state import DemotionIntent, ExtractionOutcome, Judgement, validation_id
-from gads_assets.domain.verdict import Verdict
 from gads_assets.errors import RawSinkError
 from gads_assets.raw.sink import RawSink
 from gads_assets.state.partition_states import RecordedJudgement, StateStore
@@ -19,9 +17,7 @@ from gads_assets.validate.judging import JudgedRun, judge_runs
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judged:
-    verdict: Verdict
-    manifest: RunManifest | None
+class Judged(JudgedRun):
     recorded: RecordedJudgement
 
 
@@ -81,12 +77,9 @@ class Validator:
         self._finish_demotions(record.demotion_opened for record in recorded if record.demotion_opened)
         return Validation(
             judged={
-                record.key: Judged(
-                    manifest=verdicts.judged[record.key].manifest,
-                    verdict=verdicts.judged[record.key].verdict,
-                    recorded=record,
-                )
+                record.key: Judged(manifest=run.manifest, verdict=run.verdict, recorded=record)
                 for record in recorded
+                for run in [verdicts.judged[record.key]]
             },
             unjudged={**unjudged, **verdicts.unread},
         )

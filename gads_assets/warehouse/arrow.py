@@ -5,7 +5,6 @@ from datetime import date
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 
 from gads_assets.catalog.specification import Catalog, Column, QuerySchema
 from gads_assets.domain.keys import CustomerId, PartitionKey
@@ -66,7 +65,7 @@ def read_first_rows(
         columns = reader_columns([schema])
         stage = open_table(layout.stage(schema.query_name, version))
         for pointer in pointers:
-            if stage and pointer.schema_version == version:
+            if pointer.schema_version == version:
                 first[pointer.key] = _as_read(select(stage, _rows_of(pointer, limit)), schema, columns)
     return first
 
@@ -96,7 +95,7 @@ def _published(
         uri = layout.stage(schema.query_name, schema.version)
         with readable_delta_errors(uri):
             # Arrow's join would do what the keys do here, but refuses tables with list columns.
-            for batch in DeltaTable(uri).to_pyarrow_dataset().to_batches(filter=_near(pointers)):
+            for batch in open_table(uri).to_pyarrow_dataset().to_batches(filter=_near(pointers)):
                 parts.append(_as_read(batch, schema, columns).filter(pc.is_in(_keys(batch), keys)))
     return pa.concat_tables(parts)
 

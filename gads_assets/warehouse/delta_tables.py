@@ -13,7 +13,13 @@ from gads_assets.errors import WarehouseError
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def open_table(uri: str) -> DeltaTable | None:
+def open_table(uri: str) -> DeltaTable:
+    """The table as of now; raises WarehouseError where there is none."""
+    with readable_delta_errors(uri):
+        return DeltaTable(uri)
+
+
+def find_table(uri: str) -> DeltaTable | None:
     """The table as of now, or None where there is none yet."""
     with readable_delta_errors(uri):
         try:

@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -48,14 +49,19 @@ def find_java(environment: Mapping[str, str], *, usual_places: Path = USUAL_PLAC
 
 def _java_at(home: Path) -> Java | None:
     program = home / "bin" / "java"
-    if not program.is_file():
-        return None
+    major = _major_version(program) if program.is_file() else None
+    return Java(home=home, major=major) if major else None
+
+
+@cache
+def _major_version(program: Path) -> int | None:
+    """Asked once a process: commands look for Java at their start and again when they open a session."""
     try:
         answer = subprocess.run([program, "-version"], capture_output=True, text=True, check=False, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
         return None
     match = re.search(r'version "(?:1\.)?(\d+)', answer.stderr)
-    return Java(home=home, major=int(match[1])) if match else None
+    return int(match[1]) if match else None
 
 
 def delta_jar_names() -> tuple[str, str]:

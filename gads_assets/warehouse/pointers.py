@@ -10,7 +10,7 @@ from deltalake import DeltaTable, write_deltalake
 from gads_assets.domain.keys import CustomerId, PartitionKey, RunId, StageId
 from gads_assets.domain.pointer import Pointer, PointerStatus, current_pointers
 from gads_assets.errors import WarehouseError
-from gads_assets.warehouse.delta_tables import open_table, readable_delta_errors, select
+from gads_assets.warehouse.delta_tables import find_table, open_table, readable_delta_errors, select
 from gads_assets.warehouse.layout import WarehouseLayout
 
 _SCHEMA: Final = pa.schema(
@@ -36,7 +36,7 @@ _PROPERTIES: Final = {"delta.checkpointInterval": "20"}
 
 def pointer_table(layout: WarehouseLayout, query_name: str) -> DeltaTable | None:
     """The table as of now, or None before the query's first publish."""
-    return open_table(layout.pointers(query_name))
+    return find_table(layout.pointers(query_name))
 
 
 def read_pointers(table: DeltaTable, keys: Sequence[PartitionKey] | None = None) -> dict[PartitionKey, Pointer]:
@@ -86,10 +86,7 @@ def append_pointers(layout: WarehouseLayout, query_name: str, pointers: Sequence
         # Now and then a checkpoint follows the commit: that it failed does not mean that the commit did.
         if not _are_current(layout, query_name, pointers):
             raise
-    table = pointer_table(layout, query_name)
-    if table is None:
-        raise WarehouseError(f"the table at {uri} vanished while it was written; see who else writes there")
-    return table.version()
+    return open_table(uri).version()
 
 
 def _are_current(layout: WarehouseLayout, query_name: str, pointers: Sequence[Pointer]) -> bool:

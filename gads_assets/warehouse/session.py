@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no stubs
 from pyspark import SparkConf, SparkContext
@@ -22,7 +21,6 @@ from gads_assets.warehouse.java import Java
 SPARK_ERRORS: Final = (PySparkException, Py4JError)
 """What a call into Spark raises; the second where PySpark has no name for what the JVM said."""
 
-_CONNECT_PORT = 15002
 _DISK_FULL = "No space left on device"
 _NO_PLACE = "DELTA_CANNOT_CREATE_LOG_PATH"
 _CLASSES = re.compile(r"^([\w$]+\.)+[\w$]+: ")
@@ -61,9 +59,12 @@ def open_local_session(local: LocalSpark) -> SparkSession:
         raise SetupError(f"Spark did not start: {spark_reason(error)}; its log is {local.log}") from error
 
 
-def connect_session(remote: str) -> SparkSession:
-    """A session on a Spark Connect server, which must have Delta; it reads the same storage as this process."""
-    _require_listening(remote)
+def connect_session(remote: str, *, address: str) -> SparkSession:
+    """A session on a Spark Connect server, which must have Delta; it reads the same storage as this process.
+
+    `address` is its host and port, without what else `remote` may hold.
+    """
+    _require_listening(address)
     _silence_client()
     session = SparkSession.builder.remote(remote).getOrCreate()
     session.conf.set("spark.sql.session.timeZone", "UTC")
@@ -88,16 +89,15 @@ def _silence_client() -> None:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
 
 
-def _require_listening(remote: str) -> None:
+def _require_listening(address: str) -> None:
     """The client itself would go on trying for many minutes."""
-    address = urlsplit(remote)
+    host, _, port = address.rpartition(":")
     try:
-        with socket.create_connection((address.hostname or "", address.port or _CONNECT_PORT), timeout=5):
+        with socket.create_connection((host, int(port)), timeout=5):
             pass
     except OSError:
         raise SetupError(
-            f"no Spark Connect server answers at {address.hostname}:{address.port or _CONNECT_PORT}; "
-            "start it, or unset GADS_SPARK_REMOTE"
+            f"no Spark Connect server answers at {address}; start it, or unset GADS_SPARK_REMOTE"
         ) from None
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from deltalake import DeltaTable
 from pyspark.sql import Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program gives it
 
@@ -15,7 +16,7 @@ from gads_assets.domain.content import (
 )
 from gads_assets.domain.keys import StageId
 from gads_assets.domain.pointer import Authority
-from gads_assets.errors import StagedRowsError, WarehouseError
+from gads_assets.errors import StagedRowsError
 from gads_assets.raw.frames import CUSTOMER, DAY, RUN, sealed_rows
 from gads_assets.warehouse.delta_tables import open_table, sql_name
 from gads_assets.warehouse.layout import WarehouseLayout
@@ -47,14 +48,11 @@ def stage_runs(
                 f"staging {len(authorities)} partitions of {schema.query_name} wrote content {written}, "
                 f"the validator saw {expected}; nothing was published: revalidate these runs"
             )
-    table = open_table(uri)
-    if table is None:
-        raise WarehouseError(f"the table at {uri} vanished while it was written; see who else writes there")
-    return table.version()
+    return open_table(uri).version()
 
 
 def _create_table(spark: SparkSession, uri: str, schema: QuerySchema) -> None:
-    if open_table(uri):
+    if DeltaTable.is_deltatable(uri):
         return
     # The key comes first: statistics are kept for the leading columns, and they are what readers prune by.
     columns = ", ".join(

@@ -5,15 +5,14 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from gads_assets.catalog.specification import Catalog, Column
 from gads_assets.domain.keys import PartitionKey
 from gads_assets.errors import ReadError
 from gads_assets.warehouse.arrow import read_first_rows, read_published
 from gads_assets.warehouse.reading import published_partitions, published_rows
-from gads_assets_tests.integration.warehouse.test_publishing import Warehouse
 from gads_assets_tests.sealed_runs import COLUMNS, QUERY, catalog, key, row, schema, seal
+from gads_assets_tests.warehouses import Warehouse
 
 VALUES: dict[str, object] = {
     "bigint": 2**40,
@@ -26,11 +25,6 @@ VALUES: dict[str, object] = {
 }
 FIRST, SECOND = key(day="2024-06-01"), key(day="2024-06-02")
 ELSEWHERE = key("2222222222", "2024-06-01")
-
-
-@pytest.fixture
-def warehouse(spark: SparkSession, tmp_path: Path) -> Warehouse:
-    return Warehouse(spark=spark, root=tmp_path)
 
 
 def publish(warehouse: Warehouse, *keys: PartitionKey, schema_version: str = "1", campaigns: int = 2) -> None:

@@ -1,0 +1,88 @@
+"""A warehouse of a test's own, published to and read back by both readers."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import count
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from ulid import ULID
+
+from gads_assets.catalog.specification import Catalog
+from gads_assets.domain.keys import StageId
+from gads_assets.domain.manifest import RunManifest
+from gads_assets.domain.pointer import Authority
+from gads_assets.raw.sink import RawSink
+from gads_assets.validate.judging import judge_runs
+from gads_assets.warehouse.arrow import read_published
+from gads_assets.warehouse.layout import WarehouseLayout
+from gads_assets.warehouse.pointers import pointer_table
+from gads_assets.warehouse.publishing import Publisher
+from gads_assets.warehouse.reading import published_rows
+from gads_assets_tests.sealed_runs import QUERY, authority, catalog
+
+
+@dataclass
+class Warehouse:
+    """A raw sink and a warehouse of a test's own, with what a loader would know from PartitionState."""
+
+    spark: SparkSession
+    root: Path
+    catalog: Catalog = field(default_factory=catalog)
+    versions: Callable[[], int] = field(default_factory=lambda: count(1).__next__)
+
+    @property
+    def sink(self) -> RawSink:
+        return RawSink(str(self.root / "raw"))
+
+    @property
+    def layout(self) -> WarehouseLayout:
+        return WarehouseLayout(root=str(self.root / "warehouse"), source="google_ads")
+
+    @property
+    def publisher(self) -> Publisher:
+        return Publisher(
+            session=lambda: self.spark,
+            layout=self.layout,
+            sink=self.sink,
+            catalog=self.catalog,
+            new_stage_id=lambda: StageId(str(ULID())),
+            now=lambda: datetime.now(UTC),
+        )
+
+    def accept(self, *runs: RunManifest) -> list[Authority]:
+        verdicts = judge_runs(lambda: self.spark, self.sink, self.catalog, {run.key: run.run_id for run in runs})
+        return [authority(run, verdicts.judged[run.key].verdict, state_version=self.versions()) for run in runs]
+
+    def with_spark(self) -> list[dict[str, object]]:
+        rows = published_rows(self.spark, self.layout, self.catalog, QUERY)
+        return _sorted([line.asDict() for line in rows.collect()])
+
+    def without_jvm(self) -> list[dict[str, object]]:
+        return _sorted(read_published(self.layout, self.catalog, QUERY).to_pylist())
+
+    def content(self) -> dict[tuple[str, str], list[tuple[object, object]]]:
+        """What both readers agree on: (customer, day) → campaign and clicks."""
+        rows = self.with_spark()
+        assert rows == self.without_jvm()
+        found: dict[tuple[str, str], list[tuple[object, object]]] = {}
+        for line in rows:
+            place = (str(line["customer_id"]), str(line["logical_date"]))
+            found.setdefault(place, []).append((line["campaign_id"], line["metrics_clicks"]))
+        return found
+
+    def withdraw(self, shown: Authority) -> None:
+        self.publisher.withdraw(
+            shown.key, shown.run_id, schema_version=shown.schema_version, state_version=self.versions()
+        )
+
+    def pointer_rows(self) -> pa.Table:
+        table = pointer_table(self.layout, QUERY)
+        assert table is not None
+        return table.to_pyarrow_table()
+
+
+def _sorted(rows: list[dict[str, object]]) -> list[dict[str, object]]:
+    return sorted(rows, key=lambda line: (line["customer_id"], line["logical_date"], line["campaign_id"]))
