@@ -4,6 +4,8 @@
 |-------------------------------|--------------------------|-----------------------------------------------------------|
 | GADS_HOME                     | .gads beside the project | everything a run writes, unless moved by a line below     |
 | GADS_DATABASE_URL             | embedded PostgreSQL      | the database: postgresql://user:password@host:port/name   |
+| GADS_DATABASE_URL_<ROLE>      | GADS_DATABASE_URL        | the login of one role: _EXTRACTOR, _VALIDATOR, _LOADER,   |
+|                               |                          | _CONSUMER, _OPERATOR                                      |
 | GADS_RAW_URI                  | <home>/raw               | sealed extractions                                        |
 | GADS_WAREHOUSE_URI            | <home>/warehouse         | Delta tables                                              |
 | GADS_CATALOG                  | the catalog inside       | another google_apis.yaml                                  |
@@ -18,10 +20,11 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from gads_assets.domain.roles import Role
 from gads_assets.errors import SettingsError
 
 _POSTGRESQL_URL = re.compile(r"postgresql(\+psycopg2?)?://")
@@ -43,6 +46,7 @@ class Settings:
     google_ads_endpoint: str | None
     google_ads_login: str | None
     emulator_faults: str | None
+    role_database_urls: Mapping[Role, str] = field(default_factory=dict)
 
     @property
     def database_home(self) -> Path:
@@ -89,10 +93,21 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
 
     home = path("GADS_HOME") or _PROJECT / ".gads"
     database_url = value("GADS_DATABASE_URL")
-    if database_url and not _POSTGRESQL_URL.match(database_url):
-        raise SettingsError(
-            "GADS_DATABASE_URL does not name a PostgreSQL server; write it as postgresql://user:password@host:port/name"
-        )
+    role_urls = {role: value(f"GADS_DATABASE_URL_{role.upper()}") for role in Role}
+    role_database_urls = {role: url for role, url in role_urls.items() if url}
+    for name, url in {
+        "": database_url,
+        **{f"_{role.upper()}": url for role, url in role_database_urls.items()},
+    }.items():
+        if url and not _POSTGRESQL_URL.match(url):
+            raise SettingsError(
+                f"GADS_DATABASE_URL{name} does not name a PostgreSQL server; "
+                "write it as postgresql://user:password@host:port/name"
+            )
+        if url and not database_url:
+            raise SettingsError(
+                f"GADS_DATABASE_URL{name} is a login to the server that GADS_DATABASE_URL names; set that too"
+            )
     remote = value("GADS_SPARK_REMOTE")
     if remote and not _connect_address(remote):
         raise SettingsError("GADS_SPARK_REMOTE is not a Spark Connect address; write it as sc://host:port")
@@ -115,6 +130,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         google_ads_endpoint=endpoint,
         google_ads_login=value("GADS_GOOGLE_ADS_LOGIN"),
         emulator_faults=value("GADS_EMULATOR_FAULTS"),
+        role_database_urls=role_database_urls,
     )
 
 

@@ -11,6 +11,7 @@ import typer
 from gads_assets.cli.output import JsonOption, messages, print_json, print_table
 from gads_assets.domain.accounts import Account
 from gads_assets.domain.keys import parse_customer_id
+from gads_assets.domain.roles import Role
 from gads_assets.errors import PartitionKeyError
 from gads_assets.settings import read_settings
 
@@ -41,7 +42,7 @@ def list_customers(as_json: JsonOption = False) -> None:
     from gads_assets.orchestration.workplace import Workplace  # noqa: PLC0415
 
     with Workplace(read_settings(os.environ)) as here:
-        _show(here.customers.customers(), as_json)
+        _show(here.customers_as(Role.CONSUMER).customers(), as_json)
 
 
 def _register(wanted: Sequence[str] | None, as_json: bool) -> None:

@@ -16,6 +16,7 @@ from gads_assets.cli.setup import require_spark, require_writable
 from gads_assets.domain.accounts import Account
 from gads_assets.domain.keys import PartitionKey
 from gads_assets.domain.pointer import Pointer, PointerStatus
+from gads_assets.domain.roles import Role
 from gads_assets.domain.state import PartitionState, PartitionStatus
 from gads_assets.errors import GadsError, SettingsError
 from gads_assets.settings import read_settings
@@ -153,8 +154,9 @@ def closed_days(today: date) -> list[date]:
 def look(here: "Workplace", keys: Sequence[PartitionKey]) -> dict[PartitionKey, Shown]:
     from gads_assets.warehouse.publishing import current_state  # noqa: PLC0415
 
-    states = here.store.states(keys)
-    recorded = {(record.key, record.run_id) for record in here.store.load_records(keys)}
+    store = here.store_as(Role.CONSUMER)
+    states = store.states(keys)
+    recorded = {(record.key, record.run_id) for record in store.load_records(keys)}
     pointers: dict[PartitionKey, Pointer] = {}
     for query in {key.query_name for key in keys}:
         pointers |= current_state(here.layout, query)
@@ -173,6 +175,7 @@ def _materialize(here: "Workplace", keys: Sequence[PartitionKey]) -> list[str]:
     from gads_assets.orchestration.launching import failure_reasons, start_run  # noqa: PLC0415
 
     started_at = datetime.now(UTC)
+    records = here.records_as(Role.OPERATOR)
     log = here.settings.home / "logs" / "demo.log"
     # One emulator serves the whole demo; a run of its own accord would start another.
     process = start_run(here, keys, log=log, environment={"GADS_GOOGLE_ADS_ENDPOINT": here.endpoint})
@@ -187,11 +190,11 @@ def _materialize(here: "Workplace", keys: Sequence[PartitionKey]) -> list[str]:
         ) as progress:
             tasks = {name: progress.add_task(name, total=len(keys)) for name in ("extracted", "judged", "published")}
             while process.poll() is None:
-                counted = here.records.progress(since=started_at)
+                counted = records.progress(since=started_at)
                 for name, task in tasks.items():
                     progress.update(task, completed=counted[name])
                 time.sleep(_POLL_SECONDS)
-            for name, count in here.records.progress(since=started_at).items():
+            for name, count in records.progress(since=started_at).items():
                 progress.update(tasks[name], completed=count)
     except BaseException:
         process.terminate()

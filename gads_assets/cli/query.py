@@ -9,6 +9,7 @@ import typer
 
 from gads_assets.cli.output import JsonOption, print_json, print_table
 from gads_assets.cli.setup import require_spark
+from gads_assets.domain.roles import Role
 from gads_assets.errors import ReadError
 from gads_assets.settings import read_settings
 
@@ -49,7 +50,7 @@ def answer(here: "Workplace", sql: str) -> "tuple[Sequence[str], Sequence[Row]]"
     from gads_assets.warehouse.reading import register_load_records, register_views, select_only  # noqa: PLC0415
     from gads_assets.warehouse.session import SPARK_ERRORS, spark_reason  # noqa: PLC0415
 
-    records = here.store.load_records()
+    records = here.store_as(Role.CONSUMER).load_records()
     session = here.session()
     try:
         register_views(session, here.layout, here.catalog)

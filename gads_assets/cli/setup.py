@@ -96,7 +96,7 @@ def _database(settings: Settings) -> None:
     with running_database(settings.database_home, settings.database_url) as url:
         if not migration_status(url).is_current:
             messages.print("Migrating the database")
-            migrate(url)
+        migrate(url)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What a validator's judgement does to a partition's state: the transitions, decided without a database.
+"""What a judgement, or the control plane, does to a partition's state: the transitions, decided without a database.
 
 How the judged run stands to the authority (the run that `current_run_id` names), and the verdict, decide:
 
@@ -10,6 +10,9 @@ How the judged run stands to the authority (the run that `current_run_id` names)
 
 Every one of them is an attempt: it is counted once and raises the state's version by one. Only an accepted, newer
 run moves authority; "newer" is a higher run_seq, so a slow, older run never takes over.
+
+Two more changes raise the version without being attempts: a demotion that is finished turns success into failed, and
+the control plane, nobody else, returns failed to pending. A success never returns to pending.
 """
 
 import hashlib
@@ -82,7 +85,8 @@ class PartitionState:
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
     """A validator's verdict on one sealed run. Accepted means a content digest and no error message; rejected means
-    an error message."""
+    an error message. `spend_micros` is what the run's rows cost, in millionths of the account's currency;
+    `comparable_spend_micros` is what they were held against. Either is None where it was not measured."""
 
     run_id: RunId
     run_seq: int
@@ -92,6 +96,8 @@ class Judgement:
     accepted: bool
     error_message: str | None
     validation_id: str
+    spend_micros: int | None = None
+    comparable_spend_micros: int | None = None
 
     def __post_init__(self) -> None:
         if self.accepted and (self.error_message is not None or not self.content_digest):
@@ -274,3 +280,12 @@ def state_after_demotion(state: PartitionState, intent: DemotionIntent, *, now: 
         updated_at=now,
         version=state.version + 1,
     )
+
+
+def state_returned_to_pending(state: PartitionState | None, *, key: PartitionKey, now: datetime) -> PartitionState:
+    """What the control plane makes of a failure that it wants tried again: the attempts stay counted, and an authority
+    that was demoted stays the bar that a newer run must pass. Raises TransitionError unless the state is failed."""
+    if state is None or state.status is not PartitionStatus.FAILED:
+        status = state.status if state else PartitionStatus.PENDING
+        raise TransitionError(f"{key} is {status}; only a failed partition returns to pending")
+    return replace(state, status=PartitionStatus.PENDING, error_message=None, updated_at=now, version=state.version + 1)

@@ -8,6 +8,7 @@ import dagster as dg
 from gads_assets.catalog.gaql_query import print_gaql
 from gads_assets.catalog.specification import Catalog, QuerySpecification
 from gads_assets.domain.keys import PartitionKey
+from gads_assets.domain.roles import Role
 from gads_assets.domain.state import AttemptOutcome, PartitionStatus
 from gads_assets.extract.extraction import Extraction
 from gads_assets.orchestration import metadata
@@ -44,7 +45,7 @@ def raw_asset(catalog: Catalog, specification: QuerySpecification, partitions_de
             extraction = here.extractor.extract(
                 specification,
                 keys,
-                {account.customer_id: account for account in here.customers.customers()},
+                {account.customer_id: account for account in here.customers_as(Role.EXTRACTOR).customers()},
                 code_version=code_version,
                 dagster_run_id=root_run_id(context.run),
             )
@@ -98,10 +99,11 @@ def table_asset(
 
 def _refused(here: Workplace, keys: Sequence[PartitionKey], run_id: str) -> Mapping[PartitionKey, str]:
     """Why some of these partitions are not shown by this run; state decides, this only says it in words."""
-    publishable = {state.key for state in here.store.publishable(keys)}
-    extracted = here.records.extractions(run_id, keys)
-    judged = here.records.judgements(run_id, keys)
-    states = here.store.states(keys)
+    store, records = here.store_as(Role.LOADER), here.records_as(Role.LOADER)
+    publishable = {state.key for state in store.publishable(keys)}
+    extracted = records.extractions(run_id, keys)
+    judged = records.judgements(run_id, keys)
+    states = store.states(keys)
     refused: dict[PartitionKey, str] = {}
     for key in keys:
         extraction, judgement, state = extracted.get(key), judged.get(key), states.get(key)

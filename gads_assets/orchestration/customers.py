@@ -8,6 +8,7 @@ from datetime import datetime
 import dagster as dg
 
 from gads_assets.domain.accounts import Account
+from gads_assets.domain.roles import Role
 from gads_assets.orchestration.instance import STORAGE_VARIABLE, dagster_storage_url, write_dagster_home
 from gads_assets.orchestration.partitions import CUSTOMERS
 from gads_assets.orchestration.workplace import Workplace
@@ -35,7 +36,7 @@ def register_accounts(here: Workplace, accounts: Sequence[Account], *, now: date
 
     The state store comes first: a partition that can be launched must find its account there.
     """
-    here.customers.register_customers(accounts, now=now)
+    here.customers_as(Role.OPERATOR).register_customers(accounts, now=now)
     with dagster_instance(here) as instance:
         known = set(instance.get_dynamic_partitions(CUSTOMERS))
         new = [account for account in accounts if account.customer_id not in known]

@@ -15,6 +15,7 @@ from ulid import ULID
 from gads_assets.catalog.loading import load_catalog
 from gads_assets.catalog.specification import Catalog
 from gads_assets.domain.keys import RunId, StageId, parse_customer_id
+from gads_assets.domain.roles import Role
 from gads_assets.errors import GadsError
 from gads_assets.raw.sink import RawSink
 from gads_assets.settings import Settings
@@ -53,6 +54,7 @@ class Workplace:
         self._given_session = session
         self._outlived_by_database = outlived_by_database
         self._open = ExitStack()
+        self._engines: dict[Role, Engine] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -89,23 +91,22 @@ class Workplace:
             require_current_schema(url)
         return url
 
-    @cached_property
-    def engine(self) -> Engine:
-        engine = open_engine(self.database_url)
-        self._open.callback(engine.dispose)
-        return engine
+    def engine_as(self, role: Role) -> Engine:
+        """Every part reaches the database in the role of its work, by the login that settings have for it."""
+        if role not in self._engines:
+            url = self.database_url
+            self._engines[role] = open_engine(self.settings.role_database_urls.get(role, url), role)
+            self._open.callback(self._engines[role].dispose)
+        return self._engines[role]
 
-    @cached_property
-    def store(self) -> StateStore:
-        return StateStore(self.engine)
+    def store_as(self, role: Role) -> StateStore:
+        return StateStore(self.engine_as(role))
 
-    @cached_property
-    def records(self) -> RunRecords:
-        return RunRecords(self.engine)
+    def records_as(self, role: Role) -> RunRecords:
+        return RunRecords(self.engine_as(role))
 
-    @cached_property
-    def customers(self) -> CustomerRegister:
-        return CustomerRegister(self.engine)
+    def customers_as(self, role: Role) -> CustomerRegister:
+        return CustomerRegister(self.engine_as(role))
 
     @cached_property
     def _session(self) -> "SparkSession":
@@ -148,7 +149,7 @@ class Workplace:
         return Extractor(
             source=self.source,
             sink=self.sink,
-            store=self.store,
+            store=self.store_as(Role.EXTRACTOR),
             new_run_id=lambda: RunId(str(ULID())),
             now=_now,
         )
@@ -161,8 +162,8 @@ class Workplace:
             session=self.session,
             sink=self.sink,
             catalog=self.catalog,
-            store=self.store,
-            records=self.records,
+            store=self.store_as(Role.VALIDATOR),
+            records=self.records_as(Role.VALIDATOR),
             withdraw=self.loader.withdraw,
             now=_now,
         )
@@ -180,7 +181,7 @@ class Workplace:
             new_stage_id=lambda: StageId(str(ULID())),
             now=_now,
         )
-        return Loader(publisher=publisher, store=self.store, records=self.records)
+        return Loader(publisher=publisher, store=self.store_as(Role.LOADER), records=self.records_as(Role.LOADER))
 
 
 def open_session(settings: Settings) -> "SparkSession":

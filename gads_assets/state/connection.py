@@ -1,12 +1,15 @@
-"""Reaching the database: one driver (psycopg 3), and its errors in one line without the password."""
+"""Reaching the database: one driver (psycopg 3), in one role, and its errors in one line without the password."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy import URL, Connection, Engine, create_engine, make_url
+import psycopg
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.engine.interfaces import Dialect
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, NoSuchModuleError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
+from gads_assets.domain.roles import Role
 from gads_assets.errors import DatabaseUnavailableError, SettingsError, StateStoreError, TransitionError
 
 CONNECT_TIMEOUT_SECONDS = 5
@@ -27,11 +30,44 @@ def parse_database_url(url: str) -> URL:
         ) from None
 
 
-def open_engine(url: str) -> Engine:
-    """Connects lazily; dispose of it when done. Connections that a server restart has cut are replaced."""
+def open_engine(url: str, role: Role | None = None) -> Engine:
+    """Connects lazily; dispose of it when done. Connections that a server restart has cut are replaced.
+
+    With a role every connection acts as it from its first statement, with its rights and no others of the login's.
+    """
     parsed = parse_database_url(url)
     arguments = {} if "connect_timeout" in parsed.query else {"connect_timeout": CONNECT_TIMEOUT_SECONDS}
-    return create_engine(parsed, pool_pre_ping=True, connect_args=arguments)
+    engine = create_engine(parsed, pool_pre_ping=True, connect_args=arguments)
+    if role is not None:
+
+        @event.listens_for(engine, "do_connect")
+        def connect(dialect: Dialect, _: object, positional: list[object], named: dict[str, object]) -> object:
+            connection: psycopg.Connection = dialect.connect(*positional, **named)  # type: ignore[assignment]
+            try:
+                _act_as(connection, role, parsed)
+            except BaseException:
+                connection.close()
+                raise
+            return connection
+
+    return engine
+
+
+def _act_as(connection: psycopg.Connection, role: Role, url: URL) -> None:
+    connection.autocommit = True  # set in a transaction, the role would go with its rollback
+    try:
+        connection.execute("SELECT set_config('role', gads_role(%s), false)", [role])
+    except (psycopg.errors.UndefinedFunction, psycopg.errors.InvalidParameterValue):
+        raise StateStoreError(f"{describe(url)} has no role of its own for the {role}; run `gads db migrate`") from None
+    except psycopg.errors.InsufficientPrivilege:
+        [(name, login)] = connection.execute(
+            "SELECT quote_ident(gads_role(%s)), quote_ident(session_user)", [role]
+        ).fetchall()
+        raise StateStoreError(
+            f"{describe(url)} does not let login {login} act as the {role}; an administrator's fix: "
+            f"GRANT {name} TO {login}"
+        ) from None
+    connection.autocommit = False
 
 
 @contextmanager

@@ -120,7 +120,7 @@ def record_judgements(
     dagster_run_id: str | None,
     rule_results: Mapping[str, object],
 ) -> list[RecordedJudgement]:
-    states = _lock_states(connection, (key for key, _ in judgements))
+    states = lock_states(connection, (key for key, _ in judgements))
     # Read after the lock: before it, another process may be about to record the same validation.
     attempts = _recorded_attempts(connection, judgements)
     repeated = set(attempts)
@@ -158,7 +158,7 @@ def record_judgements(
 
 
 def finish_demotion(connection: Connection, intent: DemotionIntent, *, now: datetime) -> PartitionState:
-    states = _lock_states(connection, [intent.key])
+    states = lock_states(connection, [intent.key])
     if intent.key not in states:
         raise TransitionError(f"{intent.key} has no state, so nothing of it can be demoted")
     before = states[intent.key]
@@ -234,6 +234,8 @@ def _attempt_row(after: PartitionState, judgement: Judgement, decision: Decision
         "schema_version": judgement.schema_version,
         "state_version": after.version,
         "judged_at": after.updated_at,
+        "spend_micros": judgement.spend_micros,
+        "comparable_spend_micros": judgement.comparable_spend_micros,
     }
 
 
@@ -248,7 +250,7 @@ def _intent(after: PartitionState, judgement: Judgement) -> DemotionIntent:
     )
 
 
-def _lock_states(connection: Connection, keys: Iterable[PartitionKey]) -> dict[PartitionKey, PartitionState]:
+def lock_states(connection: Connection, keys: Iterable[PartitionKey]) -> dict[PartitionKey, PartitionState]:
     rows = connection.execute(_LOCK_STATES, {"keys": keys_json(keys)}).mappings()
     return {state.key: state for state in map(state_from_row, rows)}
 

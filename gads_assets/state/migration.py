@@ -11,8 +11,9 @@ from sqlalchemy import Connection
 
 from gads_assets.errors import StateStoreError
 from gads_assets.state.connection import describe, open_engine, parse_database_url, transaction
+from gads_assets.state.roles import ensure_roles
+from gads_assets.state.tables import VERSION_TABLE
 
-VERSION_TABLE = "gads_alembic_version"
 DAGSTER_SCHEMA = "dagster"  # apart from ours: Dagster makes, names and migrates its tables itself
 
 _ADVISORY_LOCK = 0x67616473  # "gads"
@@ -32,8 +33,8 @@ class MigrationStatus:
 
 
 def migrate(url: str) -> MigrationStatus:
-    """Brings the database to this code's schema in one transaction; nothing happens when it is there already. The
-    (empty) schema for Dagster's tables is made beside.
+    """Brings the database to this code's schema and its roles to their rights in one transaction; nothing happens when
+    they are there already. The (empty) schema for Dagster's tables is made beside.
 
     Processes that migrate at once queue on a lock in the database. Returns what was found before.
     """
@@ -51,6 +52,8 @@ def migrate(url: str) -> MigrationStatus:
             if not found.is_current:
                 configuration.attributes["connection"] = connection
                 command.upgrade(configuration, "head")
+            # Also where the schema was there: a database that was copied, renamed or restored has it without its roles.
+            ensure_roles(connection)
     finally:
         engine.dispose()
     return found

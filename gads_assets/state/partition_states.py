@@ -1,6 +1,6 @@
 """The ledger: which partitions are safe to consume, which run each comes from, and every attempt at judging one."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -20,6 +20,7 @@ from gads_assets.domain.state import (
 from gads_assets.errors import StateStoreError
 from gads_assets.state.connection import transaction
 from gads_assets.state.judging import LostRaceError, RecordedJudgement, finish_demotion, open_intents, record_judgements
+from gads_assets.state.overriding import return_to_pending
 from gads_assets.state.rows import (
     demotion_from_row,
     key_order,
@@ -117,6 +118,24 @@ class StateStore:
         """
         with transaction(self._engine) as connection:
             return finish_demotion(connection, intent, now=now)
+
+    def return_to_pending(
+        self,
+        keys: Iterable[PartitionKey],
+        *,
+        actor: str,
+        reason: str,
+        now: datetime,
+        new_override_id: Callable[[], str],
+    ) -> list[PartitionState]:
+        """The control plane's, as operator: each override is logged, and its failure is pending again. In key order.
+
+        All or none: raises TransitionError naming a partition that is not failed, and nothing changes.
+        """
+        with transaction(self._engine) as connection:
+            return return_to_pending(
+                connection, keys, actor=actor, reason=reason, now=now, new_override_id=new_override_id
+            )
 
     def open_demotions(self, keys: Iterable[PartitionKey] | None = None) -> list[DemotionIntent]:
         """In key order; None means all."""

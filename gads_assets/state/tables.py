@@ -1,6 +1,6 @@
 """The declared schema. Migrations must end in exactly this; a test compares the two catalogs.
 
-What a constraint can make impossible is impossible here; what needs the row before the change is in guards.sql.
+What a constraint can make impossible is impossible here; what needs more than the row is in guards.sql.
 """
 
 from datetime import date
@@ -26,9 +26,10 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
+VERSION_TABLE = "gads_alembic_version"  # Alembic's own, beside these
 KEY_COLUMNS = ("source", "customer_id", "query_name", "logical_date")
 
-_RUN_ID = "'^[0-7][0-9A-HJKMNP-TV-Z]{25}$'"
+_ULID = "'^[0-7][0-9A-HJKMNP-TV-Z]{25}$'"
 
 metadata = MetaData(
     naming_convention={
@@ -82,7 +83,7 @@ partition_state = Table(
     PrimaryKeyConstraint(*KEY_COLUMNS),
     *_key_checks(),
     _check("status", "status IN ('pending', 'success', 'failed')"),
-    _check("current_run_id", f"current_run_id ~ {_RUN_ID}"),
+    _check("current_run_id", f"current_run_id ~ {_ULID}"),
     _check("authority", "(current_run_id IS NULL) = (current_run_seq IS NULL)"),
     _check(
         "success",
@@ -92,7 +93,9 @@ partition_state = Table(
     _check("failed", "status <> 'failed' OR error_message IS NOT NULL"),
     _check("judged", "status = 'pending' OR attempt_count >= 1"),
     _check("counts", "record_count >= 0 AND attempt_count >= 0 AND current_run_seq >= 1 AND version >= 1"),
-    Index("partition_state_by_day", "source", "query_name", "logical_date"),
+    # With the customer, so that a lookup by key is as good on this index as on the primary key: without statistics
+    # PostgreSQL may choose either.
+    Index("partition_state_by_day", "source", "query_name", "logical_date", "customer_id"),
 )
 
 partition_attempt = Table(
@@ -112,14 +115,17 @@ partition_attempt = Table(
     Column("state_version", BigInteger, nullable=False),
     Column("dagster_run_id", Text),
     Column("judged_at", DateTime(timezone=True), nullable=False),
+    Column("spend_micros", BigInteger),
+    Column("comparable_spend_micros", BigInteger),
     PrimaryKeyConstraint("validation_id"),
     UniqueConstraint(*KEY_COLUMNS, "attempt_number", name="partition_attempt_number"),
     _belongs_to_a_state(),
-    _check("run_id", f"run_id ~ {_RUN_ID}"),
+    _check("run_id", f"run_id ~ {_ULID}"),
     _check("outcome", "outcome IN ('accepted', 'rejected', 'superseded', 'demoted')"),
     _check("error_message", "(error_message IS NOT NULL) = (outcome IN ('rejected', 'demoted'))"),
     _check("content_digest", "content_digest IS NOT NULL OR outcome IN ('rejected', 'demoted')"),
     _check("counts", "run_seq >= 1 AND attempt_number >= 1 AND record_count >= 0 AND state_version >= 1"),
+    _check("spend", "spend_micros >= 0 AND comparable_spend_micros >= 0"),
 )
 
 extraction_attempt = Table(
@@ -136,7 +142,7 @@ extraction_attempt = Table(
     Column("dagster_run_id", Text),
     PrimaryKeyConstraint(*KEY_COLUMNS, "run_id"),
     *_key_checks(),
-    _check("run_id", f"run_id ~ {_RUN_ID}"),
+    _check("run_id", f"run_id ~ {_ULID}"),
     _check("run_seq", "run_seq >= 1"),
     _check("outcome", "outcome IN ('sealed', 'failed')"),
     _check(
@@ -159,7 +165,7 @@ load_record = Table(
     Column("loaded_at", DateTime(timezone=True), nullable=False),
     PrimaryKeyConstraint(*KEY_COLUMNS, "run_id", "schema_version"),
     *_key_checks(),
-    _check("run_id", f"run_id ~ {_RUN_ID}"),
+    _check("run_id", f"run_id ~ {_ULID}"),
     _check("counts", "record_count >= 0 AND pointer_version >= 0"),
 )
 
@@ -175,6 +181,47 @@ demotion = Table(
     PrimaryKeyConstraint(*KEY_COLUMNS),
     _belongs_to_a_state(),
     ForeignKeyConstraint(["validation_id"], ["partition_attempt.validation_id"]),
+)
+
+override_log = Table(
+    "override_log",
+    metadata,
+    Column("override_id", Text, nullable=False),
+    Column("action", Text, nullable=False),
+    *_key_columns(),
+    Column("actor", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("state_version", BigInteger),
+    Column("logged_at", DateTime(timezone=True), nullable=False),
+    PrimaryKeyConstraint("override_id"),
+    UniqueConstraint(*KEY_COLUMNS, "state_version", name="override_log_state_version"),
+    *_key_checks(),
+    _check("override_id", f"override_id ~ {_ULID}"),
+    _check("action", "action IN ('retry', 'revalidate', 'terminal', 'clear', 'backfill')"),
+    _check("actor", "btrim(actor) <> ''"),
+    _check("reason", "btrim(reason) <> ''"),
+    _check("state_version", "state_version >= 1"),
+)
+
+retry_schedule = Table(
+    "retry_schedule",
+    metadata,
+    *_key_columns(),
+    Column("purpose", Text, nullable=False),
+    Column("next_run_at", DateTime(timezone=True), nullable=False),
+    Column("backoff_strategy", Text, nullable=False),
+    Column("baseline_attempts", Integer, nullable=False, server_default="0"),
+    Column("override_id", Text),
+    Column("dagster_run_id", Text),
+    Column("lease_until", DateTime(timezone=True)),
+    Column("scheduled_at", DateTime(timezone=True), nullable=False),
+    PrimaryKeyConstraint(*KEY_COLUMNS),
+    ForeignKeyConstraint(["override_id"], ["override_log.override_id"]),
+    *_key_checks(),
+    _check("purpose", "purpose IN ('fresh', 'retry', 'backfill', 'revalidate', 'reload')"),
+    _check("backoff_strategy", "backoff_strategy <> ''"),
+    _check("baseline_attempts", "baseline_attempts >= 0"),
+    _check("lease", "(dagster_run_id IS NULL) = (lease_until IS NULL)"),
 )
 
 customer = Table(

@@ -1,7 +1,6 @@
 """One PostgreSQL server a test process, and a fresh migrated database for each test that asks."""
 
 from collections.abc import Iterator
-from itertools import count
 
 import pytest
 from sqlalchemy import Engine
@@ -12,7 +11,7 @@ from gads_assets.state.partition_states import StateStore
 from gads_assets.state.server import running_database
 
 _TEMPLATE = "migrated"
-_numbers = count(1)
+_DATABASE = "test"
 
 
 @pytest.fixture(scope="session")
@@ -24,18 +23,19 @@ def postgres_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def _template(postgres_url: str) -> str:
-    execute(postgres_url, f"CREATE DATABASE {_TEMPLATE}")
-    migrate(named(postgres_url, _TEMPLATE))
+    """Migrated under the name that its copies get, since roles carry the database's: a copy needs no migration."""
+    execute(postgres_url, f"CREATE DATABASE {_DATABASE}")
+    migrate(named(postgres_url, _DATABASE))
+    execute(postgres_url, f"ALTER DATABASE {_DATABASE} RENAME TO {_TEMPLATE}")
     return _TEMPLATE
 
 
 @pytest.fixture
 def database_url(postgres_url: str, _template: str) -> Iterator[str]:
     """A database of the test's own, migrated and empty; copying a template takes a few milliseconds."""
-    name = f"test_{next(_numbers)}"
-    execute(postgres_url, f"CREATE DATABASE {name} TEMPLATE {_template} STRATEGY file_copy")
-    yield named(postgres_url, name)
-    execute(postgres_url, f"DROP DATABASE {name} WITH (FORCE)")
+    execute(postgres_url, f"CREATE DATABASE {_DATABASE} TEMPLATE {_template} STRATEGY file_copy")
+    yield named(postgres_url, _DATABASE)
+    execute(postgres_url, f"DROP DATABASE {_DATABASE} WITH (FORCE)")
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from sqlalchemy import text
 
 from gads_assets.catalog.loading import load_catalog
 from gads_assets.domain.keys import PartitionKey, RunId, partition_key_from_label
+from gads_assets.domain.roles import Role
 from gads_assets.domain.state import Judgement, PartitionStatus
 from gads_assets.emulator.accounts import ACCOUNTS
 from gads_assets.extract.accounts import discover_accounts
@@ -80,11 +81,11 @@ class World:
         return job.execute_in_process(instance=self.instance, tags=tags, raise_on_error=False)
 
     def status(self, label: str) -> PartitionStatus | None:
-        state = self.here.store.states([_key(label)]).get(_key(label))
+        state = self.here.store_as(Role.CONSUMER).states([_key(label)]).get(_key(label))
         return state.status if state else None
 
     def attempts(self, label: str) -> int:
-        return self.here.store.states([_key(label)])[_key(label)].attempt_count
+        return self.here.store_as(Role.CONSUMER).states([_key(label)])[_key(label)].attempt_count
 
     def published(self) -> dict[str, set[str]]:
         """Partition → the runs its rows come from."""
@@ -165,7 +166,7 @@ def test_one_partition_is_extracted_judged_and_published_with_its_facts_on_the_p
     assert shown["pointer_version"].value == 0
     assert shown["dagster/row_count"].value == world.here.sink.manifest(_key(label), sealed[0]).record_count
     assert len(shown["preview"].records) == 5  # type: ignore[attr-defined]
-    [load] = world.here.store.load_records()
+    [load] = world.here.store_as(Role.CONSUMER).load_records()
     assert (load.key, load.run_id) == (_key(label), sealed[0])
 
 
@@ -283,13 +284,13 @@ def test_loading_again_without_extracting_changes_nothing(make_world: Callable[.
     world = make_world()
     first, last = f"{NEW_YORK}|2024-06-01", f"{BERLIN}|2024-06-02"
     world.run(first, last)
-    before, loads = world.published(), world.here.store.load_records()
+    before, loads = world.published(), world.here.store_as(Role.CONSUMER).load_records()
 
     again = world.run(first, last, assets=[TABLE])
 
     assert again.success
     assert world.published() == before
-    assert world.here.store.load_records() == loads
+    assert world.here.store_as(Role.CONSUMER).load_records() == loads
     assert world.materialization(TABLE, first).metadata["pointer_version"].value == 0
 
 
@@ -307,7 +308,7 @@ def test_a_check_run_on_its_own_finds_an_altered_file_and_hides_the_partition(ma
     assert _evaluations(result) == {label: False}
     assert world.status(label) is PartitionStatus.FAILED
     assert set(world.published()) == {f"{NEW_YORK}|2024-06-02"}
-    assert world.here.store.open_demotions() == []
+    assert world.here.store_as(Role.CONSUMER).open_demotions() == []
 
 
 def test_a_check_run_on_its_own_accepts_an_intact_partition_again_and_keeps_it_published(
@@ -346,7 +347,9 @@ def test_a_table_whose_partition_was_never_accepted_refuses_to_load(make_world: 
 def test_a_suspended_account_fails_alone_with_its_reason(make_world: Callable[..., World]) -> None:
     world = make_world()
     suspended = next(account for account in ACCOUNTS if account.status == "SUSPENDED").customer_id
-    [known] = [account for account in world.here.customers.customers() if account.customer_id == NEW_YORK]
+    [known] = [
+        account for account in world.here.customers_as(Role.CONSUMER).customers() if account.customer_id == NEW_YORK
+    ]
     register_accounts(world.here, [replace(known, customer_id=suspended, name="closed")], now=datetime.now(UTC))
 
     result = world.run(f"{NEW_YORK}|2024-06-01", f"{suspended}|2024-06-01")
@@ -364,7 +367,7 @@ def test_a_day_that_could_not_be_asked_for_fails_its_run_also_where_an_earlier_o
     label = f"{BERLIN}|2024-06-01"
     assert world.run(label).success
     before = world.published()
-    with transaction(world.here.engine) as connection:
+    with transaction(world.here.engine_as(Role.OPERATOR)) as connection:
         connection.execute(
             text("UPDATE customer SET status = 'inactive' WHERE customer_id = :berlin"), {"berlin": BERLIN}
         )
@@ -384,7 +387,7 @@ def test_a_newer_run_is_published_although_a_withdrawal_was_killed_half_way(make
     label = f"{NEW_YORK}|2024-06-01"
     assert world.run(label).success
     [old] = world.published()[label]
-    state = world.here.store.states([_key(label)])[_key(label)]
+    state = world.here.store_as(Role.CONSUMER).states([_key(label)])[_key(label)]
     assert state.current_run_seq
     rejected = Judgement(
         run_id=RunId(old),
@@ -396,13 +399,15 @@ def test_a_newer_run_is_published_although_a_withdrawal_was_killed_half_way(make
         error_message="seal: damaged",
         validation_id="killed",
     )
-    world.here.store.record_judgements([(_key(label), rejected)], now=datetime.now(UTC), dagster_run_id=None)
+    world.here.store_as(Role.VALIDATOR).record_judgements(
+        [(_key(label), rejected)], now=datetime.now(UTC), dagster_run_id=None
+    )
     refused = world.run(label, assets=[TABLE])
     assert "its rows are being withdrawn; run its check again" in _step_failure(refused, "google_ads__campaign")
 
     assert world.run(label).success
 
-    assert world.here.store.open_demotions() == []
+    assert world.here.store_as(Role.CONSUMER).open_demotions() == []
     [new] = world.published()[label]
     assert new != old
 

@@ -12,16 +12,10 @@ from sqlalchemy import Engine, text
 
 from gads_assets.errors import StateStoreError
 from gads_assets.state.connection import open_engine
-from gads_assets.state.migration import (
-    VERSION_TABLE,
-    MigrationStatus,
-    migrate,
-    migration_status,
-    require_current_schema,
-)
-from gads_assets.state.tables import metadata
+from gads_assets.state.migration import MigrationStatus, migrate, migration_status, require_current_schema
+from gads_assets.state.tables import VERSION_TABLE, metadata
 
-HEAD = "0001"
+HEAD = "0002"
 
 # Everything in our schema that has a definition, as PostgreSQL itself writes it back.
 CATALOG = {
@@ -69,8 +63,8 @@ def test_an_empty_database_migrates_to_exactly_the_declared_schema(new_database:
         metadata.create_all(declared)
         expected = catalog(declared)
         assert catalog(migrated) == expected
-        assert len(expected["triggers"]) == 4
-        assert len(expected["functions"]) == 2
+        assert len(expected["triggers"]) == 15
+        assert len(expected["functions"]) == 9
 
 
 def test_alembic_finds_nothing_to_generate_after_migrating(new_database: Callable[[], str]) -> None:

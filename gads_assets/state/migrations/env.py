@@ -2,8 +2,7 @@
 
 from alembic import context
 
-from gads_assets.state.migration import VERSION_TABLE
-from gads_assets.state.tables import metadata
+from gads_assets.state.tables import VERSION_TABLE, metadata
 
 context.configure(
     connection=context.config.attributes["connection"],

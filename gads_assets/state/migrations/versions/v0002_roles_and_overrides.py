@@ -1,0 +1,314 @@
+"""Overrides, the control plane's schedule, spend of an attempt, and guards over everything that a role may try."""
+
+from alembic import op
+
+revision = "0002"
+down_revision = "0001"
+
+_SCHEMA = """
+ALTER TABLE partition_attempt
+    ADD COLUMN spend_micros bigint,
+    ADD COLUMN comparable_spend_micros bigint,
+    ADD CONSTRAINT partition_attempt_spend_check CHECK (spend_micros >= 0 AND comparable_spend_micros >= 0);
+
+DROP INDEX partition_state_by_day;
+CREATE INDEX partition_state_by_day ON partition_state (source, query_name, logical_date, customer_id);
+
+CREATE TABLE override_log (
+    override_id text NOT NULL,
+    action text NOT NULL,
+    source text NOT NULL,
+    customer_id text NOT NULL,
+    query_name text NOT NULL,
+    logical_date date NOT NULL,
+    actor text NOT NULL,
+    reason text NOT NULL,
+    state_version bigint,
+    logged_at timestamptz NOT NULL,
+    CONSTRAINT override_log_pkey PRIMARY KEY (override_id),
+    CONSTRAINT override_log_state_version UNIQUE (source, customer_id, query_name, logical_date, state_version),
+    CONSTRAINT override_log_source_check CHECK (source <> ''),
+    CONSTRAINT override_log_customer_id_check CHECK (customer_id ~ '^[0-9]{10}$'),
+    CONSTRAINT override_log_query_name_check CHECK (query_name <> ''),
+    CONSTRAINT override_log_override_id_check CHECK (override_id ~ '^[0-7][0-9A-HJKMNP-TV-Z]{25}$'),
+    CONSTRAINT override_log_action_check CHECK (
+        action IN ('retry', 'revalidate', 'terminal', 'clear', 'backfill')),
+    CONSTRAINT override_log_actor_check CHECK (btrim(actor) <> ''),
+    CONSTRAINT override_log_reason_check CHECK (btrim(reason) <> ''),
+    CONSTRAINT override_log_state_version_check CHECK (state_version >= 1)
+);
+
+CREATE TABLE retry_schedule (
+    source text NOT NULL,
+    customer_id text NOT NULL,
+    query_name text NOT NULL,
+    logical_date date NOT NULL,
+    purpose text NOT NULL,
+    next_run_at timestamptz NOT NULL,
+    backoff_strategy text NOT NULL,
+    baseline_attempts integer NOT NULL DEFAULT 0,
+    override_id text,
+    dagster_run_id text,
+    lease_until timestamptz,
+    scheduled_at timestamptz NOT NULL,
+    CONSTRAINT retry_schedule_pkey PRIMARY KEY (source, customer_id, query_name, logical_date),
+    CONSTRAINT retry_schedule_override_log_fkey FOREIGN KEY (override_id) REFERENCES override_log (override_id),
+    CONSTRAINT retry_schedule_source_check CHECK (source <> ''),
+    CONSTRAINT retry_schedule_customer_id_check CHECK (customer_id ~ '^[0-9]{10}$'),
+    CONSTRAINT retry_schedule_query_name_check CHECK (query_name <> ''),
+    CONSTRAINT retry_schedule_purpose_check CHECK (
+        purpose IN ('fresh', 'retry', 'backfill', 'revalidate', 'reload')),
+    CONSTRAINT retry_schedule_backoff_strategy_check CHECK (backoff_strategy <> ''),
+    CONSTRAINT retry_schedule_baseline_attempts_check CHECK (baseline_attempts >= 0),
+    CONSTRAINT retry_schedule_lease_check CHECK ((dagster_run_id IS NULL) = (lease_until IS NULL))
+);
+
+DROP TRIGGER guard_partition_state ON partition_state;
+DROP TRIGGER guard_history ON partition_attempt;
+DROP TRIGGER guard_history ON extraction_attempt;
+DROP TRIGGER guard_history ON load_record;
+DROP FUNCTION guard_partition_state;
+DROP FUNCTION guard_history;
+"""
+
+_GUARDS = """
+CREATE FUNCTION gads_role(kind text) RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT CASE
+        WHEN octet_length(current_database()) + 1 + octet_length(kind) <= 63 THEN current_database() || '_' || kind
+        ELSE left(current_database(), 10) || '_' || left(md5(current_database()), 8) || '_' || kind
+    END
+$$;
+
+CREATE FUNCTION refuse(source text, query_name text, customer_id text, logical_date date, rule text)
+    RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION '%/% %|%: %', source, query_name, customer_id, logical_date, rule USING ERRCODE = 'GADS1';
+END
+$$;
+
+CREATE FUNCTION guard_partition_state() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    is_counted boolean := NEW.attempt_count IS DISTINCT FROM OLD.attempt_count;
+    is_moved boolean := NEW.current_run_id IS DISTINCT FROM OLD.current_run_id;
+    rule text;
+BEGIN
+    IF TG_OP = 'DELETE' THEN
+        rule := 'a state row is never deleted';
+    ELSIF TG_OP = 'INSERT' THEN
+        IF NEW.status = 'pending' THEN
+            rule := 'a partition is pending without a row; its first row is a verdict';
+        ELSIF NEW.version <> 1 OR NEW.attempt_count <> 1 THEN
+            rule := format('a first verdict is attempt 1 at version 1, not %s at %s', NEW.attempt_count, NEW.version);
+        ELSIF NEW.status = 'failed'
+                AND num_nonnulls(NEW.current_run_id, NEW.schema_version, NEW.record_count) > 0 THEN
+            rule := 'only a success moves current_run_id';
+        END IF;
+    ELSIF (NEW.source, NEW.customer_id, NEW.query_name, NEW.logical_date)
+            IS DISTINCT FROM (OLD.source, OLD.customer_id, OLD.query_name, OLD.logical_date) THEN
+        rule := 'a state row keeps its key';
+    ELSIF NEW.version <> OLD.version + 1 THEN
+        rule := format('version rises by exactly one, not from %s to %s', OLD.version, NEW.version);
+    ELSIF NEW.attempt_count < OLD.attempt_count THEN
+        rule := 'attempt_count never falls';
+    ELSIF NEW.attempt_count > OLD.attempt_count + 1 THEN
+        rule := 'a verdict is one attempt';
+    ELSIF is_moved AND NEW.status <> 'success' THEN
+        rule := 'only a success moves current_run_id';
+    ELSIF is_moved AND NEW.current_run_seq <= OLD.current_run_seq THEN
+        rule := 'authority moves only to a newer run';
+    ELSIF NOT is_moved AND (NEW.current_run_seq, NEW.schema_version, NEW.record_count)
+            IS DISTINCT FROM (OLD.current_run_seq, OLD.schema_version, OLD.record_count) THEN
+        rule := 'a run keeps its run_seq, schema_version and record_count';
+    ELSIF OLD.status = 'success' AND NEW.status = 'pending' THEN
+        rule := 'a success never returns to pending';
+    ELSIF OLD.status = 'failed' AND NEW.status = 'pending' THEN
+        IF is_counted OR NOT coalesce(pg_has_role(to_regrole(quote_ident(gads_role('operator'))), 'MEMBER'), false) THEN
+            rule := 'only the control plane returns a partition to pending';
+        ELSIF NOT EXISTS (
+                SELECT FROM override_log AS logged
+                WHERE (logged.source, logged.customer_id, logged.query_name, logged.logical_date)
+                        = (NEW.source, NEW.customer_id, NEW.query_name, NEW.logical_date)
+                    AND logged.state_version = NEW.version AND logged.action = 'retry') THEN
+            rule := 'a return to pending is logged as an override first';
+        END IF;
+    ELSIF OLD.status = 'success' AND NEW.status = 'failed' THEN
+        IF is_counted OR NOT EXISTS (
+                SELECT FROM demotion AS open
+                WHERE (open.source, open.customer_id, open.query_name, open.logical_date)
+                        = (OLD.source, OLD.customer_id, OLD.query_name, OLD.logical_date)
+                    AND open.run_id = OLD.current_run_id) THEN
+            rule := 'a success fails only through a demotion of its run';
+        END IF;
+    ELSIF NOT is_counted THEN
+        rule := 'a state changes by a verdict, which is counted';
+    END IF;
+    IF rule IS NULL THEN
+        RETURN NEW;
+    ELSIF TG_OP = 'INSERT' THEN
+        PERFORM refuse(NEW.source, NEW.query_name, NEW.customer_id, NEW.logical_date, rule);
+    ELSE
+        PERFORM refuse(OLD.source, OLD.query_name, OLD.customer_id, OLD.logical_date, rule);
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER guard_partition_state BEFORE INSERT OR UPDATE OR DELETE ON partition_state
+    FOR EACH ROW EXECUTE FUNCTION guard_partition_state();
+
+CREATE FUNCTION guard_verdict() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    was_success boolean := coalesce(OLD.status = 'success', false);
+    is_moved boolean := NEW.current_run_id IS DISTINCT FROM OLD.current_run_id;
+    attempt partition_attempt%ROWTYPE;
+    follows boolean;
+BEGIN
+    IF TG_OP = 'UPDATE' AND NEW.attempt_count = OLD.attempt_count THEN
+        RETURN NULL;
+    END IF;
+    SELECT a.* INTO attempt FROM partition_attempt AS a
+    WHERE (a.source, a.customer_id, a.query_name, a.logical_date, a.attempt_number)
+        = (NEW.source, NEW.customer_id, NEW.query_name, NEW.logical_date, NEW.attempt_count);
+    IF NOT FOUND THEN
+        PERFORM refuse(NEW.source, NEW.query_name, NEW.customer_id, NEW.logical_date,
+            format('attempt %s is counted but not recorded', NEW.attempt_count));
+    END IF;
+    follows := CASE attempt.outcome
+        WHEN 'accepted' THEN NEW.status = 'success'
+            AND (NEW.current_run_id, NEW.current_run_seq) = (attempt.run_id, attempt.run_seq)
+            AND (NOT is_moved
+                OR (NEW.schema_version, NEW.record_count) = (attempt.schema_version, attempt.record_count))
+        WHEN 'rejected' THEN NOT is_moved AND NEW.status = CASE WHEN was_success THEN 'success' ELSE 'failed' END
+            AND NOT (was_success AND attempt.run_id = NEW.current_run_id)
+        WHEN 'superseded' THEN NOT is_moved AND NEW.status = OLD.status AND attempt.run_seq <= NEW.current_run_seq
+            AND attempt.run_id <> NEW.current_run_id
+        WHEN 'demoted' THEN NOT is_moved AND was_success AND NEW.status = 'success'
+            AND attempt.run_id = NEW.current_run_id
+    END;
+    IF follows IS NOT TRUE THEN
+        PERFORM refuse(NEW.source, NEW.query_name, NEW.customer_id, NEW.logical_date,
+            format('%s at version %s does not follow from attempt %s, which %s run %s',
+                NEW.status, NEW.version, NEW.attempt_count, attempt.outcome, attempt.run_id));
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+CREATE CONSTRAINT TRIGGER guard_verdict AFTER INSERT OR UPDATE ON partition_state
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION guard_verdict();
+
+CREATE FUNCTION guard_attempt() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM refuse(a.source, a.query_name, a.customer_id, a.logical_date,
+        format('attempt %s at version %s is not the one that its state counts', a.attempt_number, a.state_version))
+    FROM recorded AS a LEFT JOIN partition_state AS s USING (source, customer_id, query_name, logical_date)
+    WHERE (s.attempt_count, s.version) IS DISTINCT FROM (a.attempt_number, a.state_version);
+    RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER guard_attempt AFTER INSERT ON partition_attempt
+    REFERENCING NEW TABLE AS recorded FOR EACH STATEMENT EXECUTE FUNCTION guard_attempt();
+
+CREATE FUNCTION guard_demotion() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    rule text;
+BEGIN
+    IF TG_OP = 'UPDATE' AND (NEW.source, NEW.customer_id, NEW.query_name, NEW.logical_date)
+            IS DISTINCT FROM (OLD.source, OLD.customer_id, OLD.query_name, OLD.logical_date) THEN
+        rule := 'a demotion keeps its key';
+    ELSIF TG_OP <> 'DELETE' AND NOT EXISTS (
+            SELECT FROM partition_state AS s JOIN partition_attempt AS a
+                USING (source, customer_id, query_name, logical_date)
+            WHERE (source, customer_id, query_name, logical_date)
+                    = (NEW.source, NEW.customer_id, NEW.query_name, NEW.logical_date)
+                AND (s.status, s.current_run_id, s.version) = ('success', NEW.run_id, NEW.state_version)
+                AND (a.validation_id, a.outcome, a.run_id, a.state_version)
+                    = (NEW.validation_id, 'demoted', NEW.run_id, NEW.state_version)) THEN
+        rule := 'a demotion is of the authority of a success, at the version of the attempt that rejected it';
+    ELSIF TG_OP = 'DELETE' AND EXISTS (
+            SELECT FROM partition_state AS s
+            WHERE (s.source, s.customer_id, s.query_name, s.logical_date)
+                    = (OLD.source, OLD.customer_id, OLD.query_name, OLD.logical_date)
+                AND (s.status, s.current_run_id) = ('success', OLD.run_id)) THEN
+        rule := 'a demotion stays open until its failure shows';
+    END IF;
+    IF rule IS NOT NULL AND TG_OP = 'INSERT' THEN
+        PERFORM refuse(NEW.source, NEW.query_name, NEW.customer_id, NEW.logical_date, rule);
+    ELSIF rule IS NOT NULL THEN
+        PERFORM refuse(OLD.source, OLD.query_name, OLD.customer_id, OLD.logical_date, rule);
+    END IF;
+    RETURN coalesce(NEW, OLD);
+END
+$$;
+
+CREATE TRIGGER guard_demotion BEFORE INSERT OR UPDATE OR DELETE ON demotion
+    FOR EACH ROW EXECUTE FUNCTION guard_demotion();
+
+CREATE FUNCTION guard_override() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT EXISTS (
+            SELECT FROM partition_state AS s
+            WHERE (s.source, s.customer_id, s.query_name, s.logical_date)
+                    = (NEW.source, NEW.customer_id, NEW.query_name, NEW.logical_date)
+                AND (s.status, s.version) = ('pending', NEW.state_version)) THEN
+        PERFORM refuse(NEW.source, NEW.query_name, NEW.customer_id, NEW.logical_date,
+            format('an override to version %s is logged with the return to pending that makes it', NEW.state_version));
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+CREATE CONSTRAINT TRIGGER guard_override AFTER INSERT ON override_log
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.state_version IS NOT NULL) EXECUTE FUNCTION guard_override();
+
+CREATE FUNCTION guard_history() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM refuse(OLD.source, OLD.query_name, OLD.customer_id, OLD.logical_date,
+        format('what %s holds stays as it was written', TG_TABLE_NAME));
+    RETURN NULL;
+END
+$$;
+
+CREATE FUNCTION guard_ledger() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION '%: a table of the ledger is never emptied', TG_TABLE_NAME USING ERRCODE = 'GADS1';
+END
+$$;
+
+CREATE TRIGGER guard_history BEFORE UPDATE OR DELETE ON partition_attempt
+    FOR EACH ROW EXECUTE FUNCTION guard_history();
+
+CREATE TRIGGER guard_history BEFORE UPDATE OR DELETE ON extraction_attempt
+    FOR EACH ROW EXECUTE FUNCTION guard_history();
+
+CREATE TRIGGER guard_history BEFORE UPDATE OR DELETE ON load_record
+    FOR EACH ROW EXECUTE FUNCTION guard_history();
+
+CREATE TRIGGER guard_history BEFORE UPDATE OR DELETE ON override_log
+    FOR EACH ROW EXECUTE FUNCTION guard_history();
+
+CREATE TRIGGER guard_ledger BEFORE TRUNCATE ON partition_state
+    FOR EACH STATEMENT EXECUTE FUNCTION guard_ledger();
+
+CREATE TRIGGER guard_ledger BEFORE TRUNCATE ON partition_attempt
+    FOR EACH STATEMENT EXECUTE FUNCTION guard_ledger();
+
+CREATE TRIGGER guard_ledger BEFORE TRUNCATE ON extraction_attempt
+    FOR EACH STATEMENT EXECUTE FUNCTION guard_ledger();
+
+CREATE TRIGGER guard_ledger BEFORE TRUNCATE ON load_record
+    FOR EACH STATEMENT EXECUTE FUNCTION guard_ledger();
+
+CREATE TRIGGER guard_ledger BEFORE TRUNCATE ON demotion
+    FOR EACH STATEMENT EXECUTE FUNCTION guard_ledger();
+
+CREATE TRIGGER guard_ledger BEFORE TRUNCATE ON override_log
+    FOR EACH STATEMENT EXECUTE FUNCTION guard_ledger();
+"""
+
+
+def upgrade() -> None:
+    for statements in (_SCHEMA, _GUARDS):
+        # Not op.execute, which would take the colons and per cent signs of PL/pgSQL for its own.
+        op.get_bind().exec_driver_sql(statements, execution_options={"no_parameters": True})

@@ -1,0 +1,195 @@
+"""The database's roles: what each may do, and how a database comes to have them exactly so.
+
+They are groups without a login of their own. A connection acts as one of them (see `connection.open_engine`), and a
+login may do so once it is granted the role. The names come from `gads_role` in guards.sql.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
+
+from sqlalchemy import Connection, text
+from sqlalchemy.exc import DBAPIError
+
+from gads_assets.domain.roles import Role
+from gads_assets.errors import StateStoreError
+from gads_assets.state.tables import VERSION_TABLE
+
+Privileges = frozenset[str]
+
+
+def _privileges(*whole_table: str, update: Iterable[str] = ()) -> Privileges:
+    return frozenset([*whole_table, *(f"UPDATE({column})" for column in update)])
+
+
+_READ: Final = _privileges("SELECT")
+_APPEND: Final = _privileges("SELECT", "INSERT")
+
+_VERDICT: Final = (
+    *("status", "current_run_id", "current_run_seq", "schema_version", "record_count", "error_message"),
+    *("attempt_count", "updated_at", "version"),
+)
+_RETURN_TO_PENDING: Final = ("status", "error_message", "updated_at", "version")
+_DEMOTION: Final = ("run_id", "state_version", "validation_id", "error_message", "started_at")
+_SCHEDULE: Final = (
+    *("purpose", "next_run_at", "backoff_strategy", "baseline_attempts", "override_id"),
+    *("dagster_run_id", "lease_until", "scheduled_at"),
+)
+_ACCOUNT: Final = ("name", "time_zone", "currency", "login_customer_id", "status")
+
+# By role and by what stands behind ON in a GRANT. The columns of a key are nobody's to change.
+GRANTS: Final[Mapping[Role, Mapping[str, Privileges]]] = {
+    Role.EXTRACTOR: {
+        "SEQUENCE run_seq": _privileges("USAGE"),
+        "customer": _READ,
+        "extraction_attempt": _privileges("INSERT"),
+    },
+    Role.VALIDATOR: {
+        "partition_state": _privileges("SELECT", "INSERT", update=_VERDICT),
+        "partition_attempt": _APPEND,
+        "demotion": _privileges("SELECT", "INSERT", "DELETE", update=_DEMOTION),
+        "extraction_attempt": _READ,
+        "override_log": _READ,
+    },
+    Role.LOADER: {
+        "partition_state": _READ,
+        "partition_attempt": _READ,
+        "demotion": _READ,
+        "extraction_attempt": _READ,
+        "load_record": _APPEND,
+    },
+    Role.CONSUMER: {
+        "partition_state": _READ,
+        "demotion": _READ,
+        "load_record": _READ,
+        "customer": _READ,
+    },
+    Role.OPERATOR: {
+        "partition_state": _privileges("SELECT", update=_RETURN_TO_PENDING),
+        "partition_attempt": _READ,
+        "demotion": _READ,
+        "extraction_attempt": _READ,
+        "load_record": _READ,
+        "override_log": _APPEND,
+        "retry_schedule": _privileges("SELECT", "INSERT", "DELETE", update=_SCHEDULE),
+        "customer": _privileges("SELECT", "INSERT", update=_ACCOUNT),
+    },
+}
+
+# Told apart by it: a copied or renamed database still grants rights to the roles of the one it was made from.
+_MARK: Final = "gads_assets: a role of the state store"
+
+_MEMBERSHIP: Final = "membership"  # in place of an object: to be in another role is to have its rights
+_INSUFFICIENT_PRIVILEGE: Final = "42501"
+
+_ROLES = text("""
+    SELECT kind, name, to_regrole(name) IS NOT NULL AS exists
+    FROM unnest(CAST(:kinds AS text[])) AS kind, quote_ident(gads_role(kind)) AS name
+""")
+
+_FOUND = text("""
+    WITH ours AS (
+        SELECT oid, quote_ident(rolname) AS name FROM pg_roles
+        WHERE quote_ident(rolname) = ANY (CAST(:names AS text[])) OR shobj_description(oid, 'pg_authid') = :mark
+    )
+    SELECT r.name AS role, CASE c.relkind WHEN 'S' THEN 'SEQUENCE ' ELSE '' END || CAST(c.oid AS regclass) AS object,
+        p.privilege_type AS privilege
+    FROM pg_class AS c, aclexplode(c.relacl) AS p JOIN ours AS r ON r.oid = p.grantee
+    UNION ALL
+    SELECT r.name, CAST(CAST(a.attrelid AS regclass) AS text), p.privilege_type || '(' || quote_ident(a.attname) || ')'
+    FROM pg_attribute AS a, aclexplode(a.attacl) AS p JOIN ours AS r ON r.oid = p.grantee
+    UNION ALL
+    SELECT r.name, 'SCHEMA ' || quote_ident(n.nspname), p.privilege_type
+    FROM pg_namespace AS n, aclexplode(n.nspacl) AS p JOIN ours AS r ON r.oid = p.grantee
+    UNION ALL
+    SELECT r.name, :membership, CAST(CAST(m.roleid AS regrole) AS text)
+    FROM pg_auth_members AS m JOIN ours AS r ON r.oid = m.member
+    WHERE r.name = ANY (CAST(:names AS text[]))
+""")
+
+
+@dataclass(frozen=True, order=True)
+class Grant:
+    """One privilege of one role; every member is written as in a GRANT."""
+
+    role: str
+    object: str
+    privilege: str
+
+
+def role_names(connection: Connection) -> dict[Role, str]:
+    """As they are, or would be, in this database, and as SQL writes them."""
+    return {Role(row.kind): row.name for row in connection.execute(_ROLES, {"kinds": list(Role)})}
+
+
+def wanted_grants(connection: Connection) -> set[Grant]:
+    schema = connection.execute(text("SELECT quote_ident(current_schema())")).scalar_one()
+    everybody = {f"SCHEMA {schema}": _privileges("USAGE"), VERSION_TABLE: _READ}
+    return {
+        Grant(name, target, privilege)
+        for role, name in role_names(connection).items()
+        for target, privileges in {**GRANTS[role], **everybody}.items()
+        for privilege in privileges
+    }
+
+
+def found_grants(connection: Connection) -> set[Grant]:
+    """What the state store's roles may do here, those of another database of this server included."""
+    names = list(role_names(connection).values())
+    rows = connection.execute(_FOUND, {"names": names, "mark": _MARK, "membership": _MEMBERSHIP})
+    return {Grant(row.role, row.object, row.privilege) for row in rows}
+
+
+def ensure_roles(connection: Connection) -> None:
+    """Creates the roles that are missing, and makes their privileges those of GRANTS, neither more nor fewer; nothing
+    is written where that is so already. The login may act as each role that it creates."""
+    login = connection.execute(text("SELECT quote_ident(current_user)")).scalar_one()
+    create = f"ALTER ROLE {login} CREATEROLE, or run `gads db migrate` once with a login that has it"
+    with _permitted(f"login {login} may not create the roles of the state store; an administrator's fix: {create}"):
+        _create_missing(connection)
+    refusal = (
+        f"login {login} may not grant the state store's roles their rights; run `gads db migrate` with the login that "
+        "owns its tables"
+    )
+    with _permitted(refusal):
+        wanted, found = wanted_grants(connection), found_grants(connection)
+        if wanted == found:
+            return
+        for statement in [*_statements("REVOKE", found - wanted), *_statements("GRANT", wanted - found)]:
+            _execute(connection, statement)
+        if found_grants(connection) != wanted:  # granting what is another's to grant only draws a warning
+            raise StateStoreError(refusal)
+
+
+def _create_missing(connection: Connection) -> None:
+    for row in connection.execute(_ROLES, {"kinds": list(Role)}).all():
+        if not row.exists:
+            _execute(connection, f"CREATE ROLE {row.name} NOLOGIN")
+            _execute(connection, f"COMMENT ON ROLE {row.name} IS '{_MARK}'")
+            # Since PostgreSQL 16 whoever creates a role may grant it, but not act as it.
+            _execute(connection, f"GRANT {row.name} TO CURRENT_USER")
+
+
+def _statements(verb: str, grants: Iterable[Grant]) -> Iterator[str]:
+    preposition = "TO" if verb == "GRANT" else "FROM"
+    for (role, target), group in groupby(sorted(grants), key=lambda grant: (grant.role, grant.object)):
+        privileges = ", ".join(grant.privilege for grant in group)
+        on = "" if target == _MEMBERSHIP else f" ON {target}"
+        yield f"{verb} {privileges}{on} {preposition} {role}"
+
+
+def _execute(connection: Connection, statement: str) -> None:
+    # Names may hold per cent signs, which are not parameters.
+    connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
+
+
+@contextmanager
+def _permitted(refusal: str) -> Iterator[None]:
+    try:
+        yield
+    except DBAPIError as error:
+        if getattr(error.orig, "sqlstate", None) == _INSUFFICIENT_PRIVILEGE:
+            raise StateStoreError(refusal) from error
+        raise
