@@ -58,6 +58,6 @@ def execute(url: str, statement: str) -> None:
     engine = open_engine(url)
     try:
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-            connection.exec_driver_sql(statement)
+            connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
     finally:
         engine.dispose()

@@ -1,144 +1,323 @@
-"""What the database itself refuses, whatever code holds the connection."""
+"""What the database itself refuses, whatever code holds the connection and whichever role it acts as."""
 
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine, text
 
+import gads_assets.state
 from gads_assets.domain.accounts import Account
 from gads_assets.domain.keys import CustomerId
+from gads_assets.domain.roles import Role
 from gads_assets.errors import StateStoreError, TransitionError
-from gads_assets.state.connection import transaction
+from gads_assets.state.connection import open_engine, transaction
 from gads_assets.state.customers import CustomerRegister
+from gads_assets.state.partition_states import StateStore
+from gads_assets_tests.ledgers import (
+    NEWER_RUN,
+    OLDER_RUN,
+    RUN,
+    Condition,
+    demoted,
+    demoting,
+    failed,
+    returned,
+    succeeded,
+    untouched,
+)
 
 NOW = datetime(2024, 7, 1, tzinfo=UTC)
-RUN, NEWER_RUN = "01HZ0000000000000000000001", "01HZ0000000000000000000002"
-
-INSERT = """
-    INSERT INTO partition_state VALUES (
-        'google_ads', '1234567890', 'campaign', '2024-06-01', :status, :current_run_id, :schema_version, :record_count,
-        now(), :error_message, :attempt_count, :version, :current_run_seq)
-"""
-SUCCESS: dict[str, object] = {
-    "status": "success",
-    "current_run_id": RUN,
-    "schema_version": "1",
-    "record_count": 3,
-    "error_message": None,
-    "attempt_count": 2,
-    "version": 5,
-    "current_run_seq": 10,
-}
-FAILED = SUCCESS | {"status": "failed", "error_message": "bad"}
-PENDING = SUCCESS | {"status": "pending"}
-ATTEMPT = f"""
-    INSERT INTO partition_attempt VALUES (
-        'v1', 'google_ads', '1234567890', 'campaign', '2024-06-01', '{RUN}', 10, 'demoted', 2, 'bad', NULL, 3, '1',
-        '[]', 5, NULL, now())
-"""
-INTENT = f"""
-    INSERT INTO demotion VALUES (
-        'google_ads', '1234567890', 'campaign', '2024-06-01', '{RUN}', 5, 'v1', 'bad', now())
-"""
+PARTITION = "google_ads/campaign 1234567890|2024-06-01"
+KEY = "'google_ads', '1234567890', 'campaign', DATE '2024-06-01'"
+LEDGER = ("partition_state", "partition_attempt", "extraction_attempt", "load_record", "demotion", "override_log")
+GUARDS = Path(gads_assets.state.__file__).with_name("guards.sql").read_text()
 
 
-def execute(engine: Engine, statement: str, **values: object) -> None:
+def first(status: str = "success", *, run: str | None = RUN, version: int = 1, attempts: int = 1, rows: int = 3) -> str:
+    authority = f"'{run}', '1', {rows}" if run else "NULL, NULL, NULL"
+    error = "'bad'" if status == "failed" else "NULL"
+    return (
+        f"INSERT INTO partition_state VALUES ({KEY}, '{status}', {authority}, now(), {error}, {attempts}, {version}, "
+        f"{10 if run else 'NULL'})"
+    )
+
+
+def change(what: str) -> str:
+    return f"UPDATE partition_state SET version = version + 1, {what}"
+
+
+def verdict(what: str) -> str:
+    return change(f"attempt_count = attempt_count + 1, {what}")
+
+
+def attempt(outcome: str, number: int, version: int, *, run: str = RUN, seq: int = 10) -> str:
+    error = "'bad'" if outcome in {"rejected", "demoted"} else "NULL"
+    return (
+        f"INSERT INTO partition_attempt VALUES ('v{number}-{outcome}', {KEY}, '{run}', {seq}, '{outcome}', {number}, "
+        f"{error}, 'digest', 3, '1', '[]', {version}, NULL, now())"
+    )
+
+
+def demotion(run: str, version: int, validation: str) -> str:
+    return f"INSERT INTO demotion VALUES ({KEY}, '{run}', {version}, '{validation}', 'bad', now())"
+
+
+def override(action: str, version: int | None) -> str:
+    return (
+        f"INSERT INTO override_log VALUES ('01HZ0000000000000000000009', '{action}', {KEY}, 'me', 'why', "
+        f"{version or 'NULL'}, now())"
+    )
+
+
+def schedule(*, purpose: str = "retry", lease: str = "NULL, NULL", override_id: str = "NULL") -> str:
+    return f"INSERT INTO retry_schedule VALUES ({KEY}, '{purpose}', now(), 'none', 0, {override_id}, {lease}, now())"
+
+
+NO_CUSTOMERS = ("123-456-7890", "123456789", "12345678901", "\uff11" * 10, "")
+NEWER = f"current_run_id = '{NEWER_RUN}', current_run_seq = 11"
+FAILING = "status = 'failed', error_message = 'bad'"
+PASSING = "status = 'success', error_message = NULL"
+PENDING = "status = 'pending', error_message = NULL"
+
+
+@dataclass(frozen=True)
+class Forbidden:
+    """`rule` is what the refusal says to somebody who has every privilege."""
+
+    before: Condition
+    statements: Sequence[str]
+    rule: str
+
+
+def forbidden(before: Condition, *statements: str, rule: str) -> Forbidden:
+    return Forbidden(before=before, statements=statements, rule=rule)
+
+
+FORBIDDEN = [
+    # A first row that is no verdict.
+    forbidden(untouched, first("pending", run=None), rule="its first row is a verdict"),
+    forbidden(untouched, first("pending", run=None, attempts=0), rule="its first row is a verdict"),
+    forbidden(untouched, first(version=2), rule="a first verdict is attempt 1 at version 1, not 1 at 2"),
+    forbidden(untouched, first(attempts=2), rule="a first verdict is attempt 1 at version 1, not 2 at 1"),
+    forbidden(untouched, first("failed"), rule="only a success moves current_run_id"),
+    # A state without the attempt that made it, or with another.
+    forbidden(untouched, first(), rule="attempt 1 is counted but not recorded"),
+    forbidden(untouched, first(), attempt("rejected", 1, 1), rule=f"which rejected run {RUN}"),
+    forbidden(untouched, first(), attempt("accepted", 1, 1, run=NEWER_RUN), rule="does not follow from attempt 1"),
+    forbidden(untouched, first(), attempt("accepted", 1, 1, seq=11), rule="does not follow from attempt 1"),
+    forbidden(untouched, first(rows=4), attempt("accepted", 1, 1), rule="does not follow from attempt 1"),
+    forbidden(untouched, first(), attempt("superseded", 1, 1), rule="does not follow from attempt 1"),
+    forbidden(untouched, first(), attempt("demoted", 1, 1), rule="does not follow from attempt 1"),
+    forbidden(untouched, first("failed", run=None), attempt("accepted", 1, 1), rule="does not follow from attempt 1"),
+    forbidden(succeeded, verdict(NEWER), rule="attempt 3 is counted but not recorded"),
+    forbidden(succeeded, verdict(NEWER), attempt("rejected", 3, 3, run=NEWER_RUN, seq=11), rule="does not follow"),
+    forbidden(
+        succeeded,
+        verdict(f"{NEWER}, record_count = 4"),
+        attempt("accepted", 3, 3, run=NEWER_RUN, seq=11),
+        rule="follow",
+    ),
+    forbidden(succeeded, verdict("updated_at = now()"), attempt("rejected", 3, 3), rule="which rejected run"),
+    forbidden(
+        succeeded, verdict("updated_at = now()"), attempt("superseded", 3, 3, run=NEWER_RUN, seq=11), rule="follow"
+    ),
+    forbidden(
+        succeeded, verdict("updated_at = now()"), attempt("accepted", 3, 3, run=NEWER_RUN, seq=11), rule="follow"
+    ),
+    forbidden(failed, verdict(PASSING), rule="success_check"),
+    forbidden(
+        failed,
+        verdict(f"{PASSING}, {NEWER}, schema_version = '1', record_count = 3"),
+        attempt("rejected", 2, 2),
+        rule="does not follow from attempt 2",
+    ),
+    forbidden(failed, verdict(FAILING), attempt("superseded", 2, 2, run=OLDER_RUN, seq=9), rule="does not follow"),
+    forbidden(demoted, verdict(PASSING), attempt("rejected", 4, 5, run=NEWER_RUN, seq=11), rule="does not follow"),
+    forbidden(demoted, verdict(PASSING), attempt("superseded", 4, 5, run=OLDER_RUN, seq=9), rule="does not follow"),
+    forbidden(demoted, verdict(PASSING), attempt("demoted", 4, 5), rule="does not follow from attempt 4"),
+    forbidden(returned, verdict(PASSING), attempt("rejected", 4, 6, run=NEWER_RUN, seq=11), rule="does not follow"),
+    forbidden(returned, verdict("updated_at = now()"), attempt("rejected", 4, 6), rule="does not follow"),
+    # An attempt that no state counts.
+    forbidden(untouched, attempt("accepted", 1, 1), rule="partition_attempt_partition_state_fkey"),
+    forbidden(succeeded, attempt("rejected", 3, 3), rule="attempt 3 at version 3 is not the one that its state counts"),
+    forbidden(succeeded, attempt("rejected", 3, 2), rule="attempt 3 at version 2 is not the one that its state counts"),
+    forbidden(succeeded, attempt("accepted", 2, 2), rule="partition_attempt_number"),
+    # A change of the state by itself.
+    forbidden(succeeded, "DELETE FROM partition_state", rule="a state row is never deleted"),
+    forbidden(succeeded, change("query_name = 'ad_group'"), rule="a state row keeps its key"),
+    forbidden(
+        succeeded, "UPDATE partition_state SET record_count = 4", rule="version rises by exactly one, not from 2 to 2"
+    ),
+    forbidden(
+        succeeded, "UPDATE partition_state SET version = 4", rule="version rises by exactly one, not from 2 to 4"
+    ),
+    forbidden(
+        succeeded, "UPDATE partition_state SET version = 1", rule="version rises by exactly one, not from 2 to 1"
+    ),
+    forbidden(succeeded, change("attempt_count = 1"), rule="attempt_count never falls"),
+    forbidden(succeeded, change("attempt_count = 4"), rule="a verdict is one attempt"),
+    forbidden(succeeded, change("updated_at = now()"), rule="a state changes by a verdict, which is counted"),
+    forbidden(succeeded, change(NEWER), rule="a state changes by a verdict, which is counted"),
+    forbidden(failed, change(PASSING), rule="a state changes by a verdict, which is counted"),
+    forbidden(demoted, change(PASSING), rule="a state changes by a verdict, which is counted"),
+    forbidden(returned, change(PASSING), rule="a state changes by a verdict, which is counted"),
+    forbidden(returned, change(FAILING), rule="a state changes by a verdict, which is counted"),
+    # Authority.
+    forbidden(demoted, verdict(NEWER), rule="only a success moves current_run_id"),
+    forbidden(demoted, verdict("current_run_id = NULL, current_run_seq = NULL"), rule="only a success moves"),
+    forbidden(succeeded, verdict(f"current_run_id = '{OLDER_RUN}', current_run_seq = 9"), rule="only to a newer run"),
+    forbidden(succeeded, verdict(f"current_run_id = '{NEWER_RUN}'"), rule="only to a newer run"),
+    forbidden(succeeded, verdict("current_run_seq = 9"), rule="a run keeps its run_seq"),
+    forbidden(succeeded, verdict("current_run_seq = 11"), rule="a run keeps its run_seq"),
+    forbidden(succeeded, verdict("record_count = 4"), rule="a run keeps its run_seq, schema_version and record_count"),
+    forbidden(demoted, verdict("schema_version = '2'"), rule="a run keeps its run_seq, schema_version"),
+    # Back to pending.
+    forbidden(succeeded, change(PENDING), rule="a success never returns to pending"),
+    forbidden(succeeded, override("retry", 3), change(PENDING), rule="a success never returns to pending"),
+    forbidden(demoting, override("retry", 4), change(PENDING), rule="a success never returns to pending"),
+    forbidden(failed, change(PENDING), rule="a return to pending is logged as an override first"),
+    forbidden(failed, override("retry", 3), change(PENDING), rule="is logged as an override first"),
+    forbidden(failed, override("revalidate", 2), change(PENDING), rule="is logged as an override first"),
+    forbidden(failed, override("retry", None), change(PENDING), rule="is logged as an override first"),
+    forbidden(
+        failed, override("retry", 2), verdict(PENDING), rule="only the control plane returns a partition to pending"
+    ),
+    forbidden(failed, override("retry", 2), rule="an override to version 2 is logged with the return to pending"),
+    # A success that fails.
+    forbidden(succeeded, change(FAILING), rule="a success fails only through a demotion of its run"),
+    forbidden(
+        succeeded,
+        verdict(FAILING),
+        attempt("rejected", 3, 3, run=NEWER_RUN, seq=11),
+        rule="a success fails only through a demotion of its run",
+    ),
+    forbidden(demoting, verdict(FAILING), attempt("demoted", 4, 4), rule="a success fails only through a demotion"),
+    # Demotions.
+    forbidden(succeeded, demotion(RUN, 2, "v1"), rule="a demotion is of the authority of a success"),
+    forbidden(failed, demotion(RUN, 1, "v1"), rule="a demotion is of the authority of a success"),
+    forbidden(demoting, f"UPDATE demotion SET run_id = '{NEWER_RUN}'", rule="of the authority of a success"),
+    forbidden(demoting, "UPDATE demotion SET state_version = 4", rule="a demotion is of the authority of a success"),
+    forbidden(demoting, "UPDATE demotion SET logical_date = '2024-06-02'", rule="a demotion keeps its key"),
+    forbidden(demoting, "DELETE FROM demotion", rule="a demotion stays open until its failure shows"),
+    # History.
+    *(
+        forbidden(returned, statement, rule=f"what {table} holds stays as it was written")
+        for table, column in {
+            "partition_attempt": "outcome",
+            "extraction_attempt": "outcome",
+            "load_record": "content_digest",
+            "override_log": "reason",
+        }.items()
+        for statement in (f"UPDATE {table} SET {column} = 'accepted'", f"DELETE FROM {table}")
+    ),
+    *(
+        forbidden(returned, f"TRUNCATE {table} CASCADE", rule="a table of the ledger is never emptied")
+        for table in LEDGER
+    ),
+]
+
+
+def execute(engine: Engine, *statements: str) -> None:
     with transaction(engine) as connection:
-        connection.execute(text(statement), values)
+        for statement in statements:
+            connection.execute(text(statement))
+
+
+def contents(engine: Engine) -> dict[str, list[str]]:
+    with engine.begin() as connection:
+        return {
+            table: sorted(connection.execute(text(f"SELECT CAST(t AS text) FROM {table} AS t")).scalars())
+            for table in LEDGER
+        }
+
+
+@pytest.mark.parametrize("tried", FORBIDDEN, ids=lambda tried: f"{tried.before.__name__}: {tried.statements[-1][:70]}")
+def test_a_forbidden_change_is_refused_to_the_owner_by_its_rule_and_to_every_role(
+    database_url: str, engine: Engine, store: StateStore, tried: Forbidden
+) -> None:
+    tried.before(store)
+    before = contents(engine)
+    with pytest.raises(StateStoreError, match=re.escape(tried.rule)) as refusal:
+        execute(engine, *tried.statements)
+    if tried.rule in str(refusal.value) and isinstance(refusal.value, TransitionError):
+        assert str(refusal.value).startswith((f"{PARTITION}: ", *(f"{table}: " for table in LEDGER)))
+    refused = []
+    for role in Role:
+        of_the_role = open_engine(database_url, role)
+        with pytest.raises(StateStoreError, match=f"permission denied|{re.escape(tried.rule)}|only the control plane"):
+            execute(of_the_role, *tried.statements)
+        of_the_role.dispose()
+        refused.append(role)
+    assert refused == list(Role)
+    assert contents(engine) == before
+
+
+def test_every_rule_of_the_guards_has_somebody_who_tries_to_break_it() -> None:
+    rules = re.findall(r"(?:rule := |format\(|EXCEPTION )(?:format\()?'([^']+)'", GUARDS)
+    fragments = {rule: [part for part in re.split(r"%s?", rule) if len(part) > 10] for rule in rules}
+    untried = [
+        rule
+        for rule, parts in fragments.items()
+        if parts and not any(part in tried.rule or tried.rule in part for part in parts for tried in FORBIDDEN)
+    ]
+    assert untried == []
+    assert len(fragments) >= 24
+
+
+@pytest.mark.parametrize("role", [role for role in Role if role is not Role.OPERATOR])
+def test_a_logged_return_to_pending_is_refused_to_everybody_but_the_operator(
+    engine: Engine, store: StateStore, role: Role
+) -> None:
+    failed(store)
+    with pytest.raises(StateStoreError, match=r"only the control plane returns|permission denied"):
+        execute(engine, override("retry", 2), f"SET LOCAL ROLE test_{role}", change(PENDING))
+    execute(engine, override("retry", 2), "SET LOCAL ROLE test_operator", change(PENDING))
 
 
 @pytest.mark.parametrize(
-    ("before", "change", "rule"),
+    ("statement", "constraint"),
     [
-        (SUCCESS, "record_count = 4", "version rises by exactly one, not from 5 to 5"),
-        (SUCCESS, "version = 7", "version rises by exactly one, not from 5 to 7"),
-        (SUCCESS, "version = 4", "version rises by exactly one, not from 5 to 4"),
-        (SUCCESS, "version = 6, attempt_count = 1", "attempt_count never falls"),
-        (FAILED, f"version = 6, current_run_id = '{NEWER_RUN}', current_run_seq = 11", "only a success moves"),
-        (FAILED, "version = 6, current_run_id = NULL, current_run_seq = NULL", "only a success moves"),
-        (SUCCESS, f"version = 6, current_run_id = '{NEWER_RUN}', current_run_seq = 9", "only to a newer run"),
-        (SUCCESS, f"version = 6, current_run_id = '{NEWER_RUN}'", "only to a newer run"),
-        (SUCCESS, "version = 6, current_run_seq = 9", "a run keeps its run_seq"),
-        (SUCCESS, "version = 6, current_run_seq = 11", "a run keeps its run_seq"),
-        (FAILED, "version = 6, status = 'pending'", "only the control plane returns a partition to pending"),
-        (SUCCESS, "version = 6, status = 'pending'", "only the control plane returns a partition to pending"),
-        (SUCCESS, "version = 6, status = 'failed', error_message = 'bad'", "only through a demotion of its run"),
-        (SUCCESS, "version = 6, query_name = 'ad_group'", "a state row keeps its key"),
+        (first("terminal"), "status_check"),
+        (first(run=None), "success_check"),
+        (first().replace("NULL", "'but bad'"), "success_check"),
+        (first().replace("'1', 3", "'1', NULL"), "success_check"),
+        (first().replace("'1', 3", "NULL, 3"), "success_check"),
+        (first("failed", run=None).replace("'bad'", "NULL"), "failed_check"),
+        (first().replace("1, 10)", "1, NULL)"), "authority_check"),
+        (first(run="latest"), "current_run_id_check"),
+        (first(rows=-1), "counts_check"),
+        (first().replace("1, 10)", "1, 0)"), "counts_check"),
+        *((first().replace("'1234567890'", f"'{customer}'"), "customer_id_check") for customer in NO_CUSTOMERS),
     ],
 )
-def test_a_forbidden_change_of_state_is_refused_by_its_rule(
-    engine: Engine, before: dict[str, object], change: str, rule: str
-) -> None:
-    execute(engine, INSERT, **before)
-    with pytest.raises(TransitionError, match=rf"^google_ads/campaign 1234567890\|2024-06-01: .*{rule}"):
-        execute(engine, f"UPDATE partition_state SET {change}")
-
-
-def test_a_state_row_is_never_deleted(engine: Engine) -> None:
-    execute(engine, INSERT, **SUCCESS)
-    with pytest.raises(TransitionError, match="never deleted"):
-        execute(engine, "DELETE FROM partition_state")
-
-
-def test_a_success_fails_through_an_open_demotion_of_its_own_run_only(engine: Engine) -> None:
-    execute(engine, INSERT, **SUCCESS)
-    execute(engine, ATTEMPT)
-    execute(engine, INTENT.replace(RUN, NEWER_RUN))
-    failing = "UPDATE partition_state SET version = 6, status = 'failed', error_message = 'bad'"
-    with pytest.raises(TransitionError, match="only through a demotion of its run"):
-        execute(engine, failing)
-    execute(engine, f"UPDATE demotion SET run_id = '{RUN}'")
-    execute(engine, failing)
-
-
-@pytest.mark.parametrize(
-    ("values", "constraint"),
-    [
-        (SUCCESS | {"status": "terminal"}, "status_check"),
-        (SUCCESS | {"current_run_id": None, "current_run_seq": None}, "success_check"),
-        (SUCCESS | {"error_message": "but bad"}, "success_check"),
-        (SUCCESS | {"record_count": None}, "success_check"),
-        (SUCCESS | {"schema_version": None}, "success_check"),
-        (FAILED | {"error_message": None}, "failed_check"),
-        (FAILED | {"attempt_count": 0}, "judged_check"),
-        (SUCCESS | {"current_run_seq": None}, "authority_check"),
-        (SUCCESS | {"current_run_id": "latest"}, "current_run_id_check"),
-        (SUCCESS | {"record_count": -1}, "counts_check"),
-        (PENDING | {"attempt_count": -1}, "counts_check"),
-        (SUCCESS | {"version": 0}, "counts_check"),
-        (SUCCESS | {"current_run_seq": 0}, "counts_check"),
-    ],
-)
-def test_a_state_that_contradicts_itself_cannot_be_stored(
-    engine: Engine, values: dict[str, object], constraint: str
-) -> None:
+def test_a_state_that_contradicts_itself_cannot_be_stored(engine: Engine, statement: str, constraint: str) -> None:
     with pytest.raises(StateStoreError, match=f"partition_state_{constraint}"):
-        execute(engine, INSERT, **values)
-
-
-@pytest.mark.parametrize("customer", ["123-456-7890", "123456789", "12345678901", "\uff11" * 10, ""])
-def test_a_customer_id_that_is_not_ten_digits_cannot_be_stored(engine: Engine, customer: str) -> None:
-    with pytest.raises(StateStoreError, match="partition_state_customer_id_check"):
-        execute(engine, INSERT.replace("'1234567890'", f"'{customer}'"), **SUCCESS)
+        execute(engine, statement)
 
 
 @pytest.mark.parametrize(
-    "change", ["UPDATE partition_attempt SET outcome = 'accepted'", "DELETE FROM partition_attempt"]
+    ("statement", "constraint"),
+    [
+        (override("reset", None), "override_log_action_check"),
+        (override("retry", None).replace("'me'", "' '"), "override_log_actor_check"),
+        (override("retry", None).replace("'why'", "''"), "override_log_reason_check"),
+        (override("retry", None).replace("01HZ", "latest"), "override_log_override_id_check"),
+        (schedule(purpose="whim"), "retry_schedule_purpose_check"),
+        (schedule(lease="'run', NULL"), "retry_schedule_lease_check"),
+        (schedule(lease="NULL, now()"), "retry_schedule_lease_check"),
+        (schedule(override_id="'01HZ0000000000000000000009'"), "retry_schedule_override_log_fkey"),
+    ],
 )
-def test_a_recorded_attempt_stays_as_it_was_written(engine: Engine, change: str) -> None:
-    execute(engine, INSERT, **SUCCESS)
-    execute(engine, ATTEMPT)
-    with pytest.raises(TransitionError, match="partition_attempt: what is recorded stays"):
-        execute(engine, change)
-
-
-def test_an_attempt_needs_the_state_that_counts_it_and_a_number_of_its_own(engine: Engine) -> None:
-    with pytest.raises(StateStoreError, match="partition_attempt_partition_state_fkey"):
-        execute(engine, ATTEMPT)
-    execute(engine, INSERT, **SUCCESS)
-    execute(engine, ATTEMPT)
-    with pytest.raises(StateStoreError, match="partition_attempt_number"):
-        execute(engine, ATTEMPT.replace("'v1'", "'v2'"))
+def test_an_override_or_a_schedule_that_makes_no_sense_cannot_be_stored(
+    engine: Engine, statement: str, constraint: str
+) -> None:
+    with pytest.raises(StateStoreError, match=constraint):
+        execute(engine, statement)
+    execute(engine, schedule())
 
 
 def account(number: int, *, origin: str = "emulator", name: str = "Shoes") -> Account:
