@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from benchmarks import publish_batch, publish_in_a_row, publish_one_partition
+from benchmarks import publish_batch, publish_in_a_row, publish_one_partition, record_verdicts
 from benchmarks.__main__ import main
 from benchmarks.demo import DemoRun, Step, split_run
 from benchmarks.results import Result, document, results_of_others
@@ -38,6 +38,14 @@ def test_every_measurement_of_publishing_gives_our_time_beside_its_peers(spark: 
         assert row["ours"] > 0
         assert row["ratio"] == pytest.approx(row["ours"] / row["peer_value"], rel=0.02)
         assert row["met"] == (row["ratio"] <= row["goal"])
+
+
+def test_recording_verdicts_is_measured_beside_a_copy_and_against_its_allowance(tmp_path: Path) -> None:
+    beside, allowed = record_verdicts.measure(tmp_path, verdicts=20, warm_up=0, rounds=1)
+
+    assert (beside.name, allowed.name) == ("record_verdicts", "record_verdicts_total")
+    assert beside.ours == allowed.ours > 0
+    assert (beside.goal, allowed.goal, allowed.peer_value) == (10.0, 1.0, 1000.0)
 
 
 def test_the_parts_of_a_demo_add_up_to_its_total() -> None:

@@ -6,14 +6,21 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Engine, text
 
-from gads_assets.errors import StateStoreError
-from gads_assets.state.connection import open_engine
+import gads_assets.state
+from gads_assets.domain.roles import Role
+from gads_assets.domain.state import PartitionStatus
+from gads_assets.errors import StateStoreError, TransitionError
+from gads_assets.state.connection import open_engine, transaction
 from gads_assets.state.migration import MigrationStatus, migrate, migration_status, require_current_schema
+from gads_assets.state.partition_states import StateStore
 from gads_assets.state.tables import VERSION_TABLE, metadata
+from gads_assets_tests.ledgers import KEY, NOW, judgement, neighbour, record, return_to_pending
 
 HEAD = "0002"
 
@@ -39,8 +46,8 @@ CATALOG = {
 
 
 @contextmanager
-def opened(url: str) -> Iterator[Engine]:
-    engine = open_engine(url)
+def opened(url: str, role: Role | None = None) -> Iterator[Engine]:
+    engine = open_engine(url, role)
     try:
         yield engine
     finally:
@@ -138,3 +145,82 @@ def test_migrating_works_from_any_folder_and_leaves_nothing_there(
     monkeypatch.chdir(tmp_path)
     migrate(new_database())
     assert list(tmp_path.iterdir()) == []
+
+
+# As 0001 held it: a failure, a success, a success that is being withdrawn, and an extraction and a load of it.
+OF_THE_FIRST_SCHEMA = """
+    INSERT INTO partition_state VALUES
+        ('google_ads', '1234567890', 'campaign', '2024-06-01', 'failed', NULL, NULL, NULL, now(), 'bad', 1, 1, NULL),
+        ('google_ads', '1234567890', 'campaign', '2024-06-02', 'success', '01HZ0000000000000000000001', '1', 3, now(),
+            NULL, 1, 1, 10),
+        ('google_ads', '1234567890', 'campaign', '2024-06-03', 'success', '01HZ0000000000000000000002', '1', 3, now(),
+            NULL, 2, 2, 11);
+    INSERT INTO partition_attempt VALUES
+        ('v1', 'google_ads', '1234567890', 'campaign', '2024-06-01', '01HZ0000000000000000000003', 9, 'rejected', 1,
+            'bad', NULL, 3, '1', '[]', 1, NULL, now()),
+        ('v2', 'google_ads', '1234567890', 'campaign', '2024-06-02', '01HZ0000000000000000000001', 10, 'accepted', 1,
+            NULL, 'digest', 3, '1', '[]', 1, NULL, now()),
+        ('v3', 'google_ads', '1234567890', 'campaign', '2024-06-03', '01HZ0000000000000000000002', 11, 'accepted', 1,
+            NULL, 'digest', 3, '1', '[]', 1, NULL, now()),
+        ('v4', 'google_ads', '1234567890', 'campaign', '2024-06-03', '01HZ0000000000000000000002', 11, 'demoted', 2,
+            'altered', NULL, 3, '1', '[]', 2, NULL, now());
+    INSERT INTO demotion VALUES
+        ('google_ads', '1234567890', 'campaign', '2024-06-03', '01HZ0000000000000000000002', 2, 'v4', 'altered', now());
+    INSERT INTO extraction_attempt VALUES
+        ('google_ads', '1234567890', 'campaign', '2024-06-02', '01HZ0000000000000000000001', 10, 'sealed', NULL, NULL,
+            now(), now(), NULL);
+    INSERT INTO load_record VALUES
+        ('google_ads', '1234567890', 'campaign', '2024-06-02', '01HZ0000000000000000000001', '1', 3, 'digest', 'stage',
+            1, now())
+"""
+
+
+def upgrade_to(url: str, revision: str) -> None:
+    configuration = Config()
+    configuration.set_main_option("script_location", str(Path(gads_assets.state.__file__).with_name("migrations")))
+    with opened(url) as engine, engine.begin() as connection:
+        configuration.attributes["connection"] = connection
+        command.upgrade(configuration, revision)
+
+
+def test_a_ledger_of_the_first_schema_keeps_every_row_and_goes_on_under_the_new_rules(
+    new_database: Callable[[], str],
+) -> None:
+    url, declared_url = new_database(), new_database()
+    upgrade_to(url, "0001")
+    tables = ("partition_state", "partition_attempt", "demotion", "extraction_attempt", "load_record")
+
+    def rows(engine: Engine) -> dict[str, list[dict[str, object]]]:
+        with engine.begin() as connection:
+            return {
+                table: [
+                    {name: value for name, value in row.items() if "spend" not in name}
+                    for row in connection.execute(text(f"SELECT * FROM {table} ORDER BY 1, 2, 3, 4")).mappings()
+                ]
+                for table in tables
+            }
+
+    with opened(url) as engine:
+        with engine.begin() as connection:
+            connection.exec_driver_sql(OF_THE_FIRST_SCHEMA)
+        before = rows(engine)
+        assert migrate(url) == MigrationStatus(current="0001", head=HEAD)
+        assert rows(engine) == before
+        with opened(declared_url) as declared:
+            metadata.create_all(declared)
+            assert catalog(engine) == catalog(declared)
+
+    with opened(url) as owner, opened(url, Role.VALIDATOR) as validator, opened(url, Role.OPERATOR) as operator:
+        store = StateStore(validator)
+        [intent] = store.open_demotions()
+        assert store.finish_demotion(intent, now=NOW).status is PartitionStatus.FAILED
+        return_to_pending(StateStore(operator), KEY, neighbour(2))
+        assert record(store, judgement(accepted=False)).attempt_number == 2
+        assert record(store, judgement(), neighbour(1)).attempt_number == 2
+        with (
+            pytest.raises(TransitionError, match="a success never returns to pending"),
+            transaction(owner) as connection,
+        ):
+            connection.execute(
+                text("UPDATE partition_state SET version = version + 1, status = 'pending' WHERE status = 'success'")
+            )
