@@ -11,6 +11,7 @@ from pathlib import Path
 import typer
 
 from gads_assets.cli.output import JsonOption, messages, print_json, print_table
+from gads_assets.domain.roles import Role
 from gads_assets.errors import GadsError, SetupError
 from gads_assets.settings import Settings, read_settings
 from gads_assets.warehouse.java import Java, fetch_jars, find_jars, find_java
@@ -171,7 +172,10 @@ def _database_detail(settings: Settings) -> str:
         raise SetupError("there is no database yet; run `make setup` or `gads setup`")
     if url is None:
         return f"embedded in {settings.database_home}, stopped; commands start it on demand"
-    return f"{describe(parse_database_url(url))}, schema {require_current_schema(url)}"
+    schema = require_current_schema(url)
+    for role in Role:
+        require_reachable(settings.role_database_urls.get(role, url), role)
+    return f"{describe(parse_database_url(url))}, schema {schema}"
 
 
 def _catalog_detail(settings: Settings) -> str:

@@ -18,14 +18,14 @@ _FORBIDDEN_CHANGE = "GADS1"  # raised by guards.sql
 _CONNECTION_LOST = ("08", "57P")  # connection exceptions; shutting down, starting up
 
 
-def parse_database_url(url: str) -> URL:
+def parse_database_url(url: str, *, variable: str = "GADS_DATABASE_URL") -> URL:
     """The URL with our driver, whichever PostgreSQL driver it named."""
     try:
         return make_url(url).set(drivername="postgresql+psycopg")
     except (ArgumentError, NoSuchModuleError, ValueError):
         # Not chained: the parser's own message quotes pieces of the URL, the password among them.
         raise SettingsError(
-            "GADS_DATABASE_URL cannot be read; write it as postgresql://user:password@host:port/name, "
+            f"{variable} cannot be read; write it as postgresql://user:password@host:port/name, "
             "with special characters of the password percent-encoded"
         ) from None
 
@@ -35,7 +35,8 @@ def open_engine(url: str, role: Role | None = None) -> Engine:
 
     With a role every connection acts as it from its first statement, with its rights and no others of the login's.
     """
-    parsed = parse_database_url(url)
+    # What every role falls back on was read before, so a URL that cannot be is the role's own.
+    parsed = parse_database_url(url, variable=f"GADS_DATABASE_URL_{role.upper()}") if role else parse_database_url(url)
     arguments = {} if "connect_timeout" in parsed.query else {"connect_timeout": CONNECT_TIMEOUT_SECONDS}
     engine = create_engine(parsed, pool_pre_ping=True, connect_args=arguments)
     if role is not None:
@@ -99,16 +100,15 @@ def _translated_errors(engine: Engine) -> Iterator[None]:
         ) from error
 
 
-def require_reachable(url: str) -> str:
-    """Returns the URL with our driver once a server has answered on it."""
-    parsed = parse_database_url(url)
-    engine = open_engine(url)
+def require_reachable(url: str, role: Role | None = None) -> str:
+    """Returns the URL with our driver once a server has answered on it, and let us act as the role."""
+    engine = open_engine(url, role)
     try:
         with transaction(engine) as connection:
             connection.exec_driver_sql("SELECT 1")
     finally:
         engine.dispose()
-    return parsed.render_as_string(hide_password=False)
+    return engine.url.render_as_string(hide_password=False)
 
 
 def describe(url: URL) -> str:

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from gads_assets.domain.roles import Role
 from gads_assets.errors import SettingsError
 from gads_assets.settings import read_settings
 
@@ -50,14 +51,28 @@ def test_a_spark_connect_server_is_shown_without_its_token() -> None:
     assert read_settings({"GADS_SPARK_REMOTE": "sc://me@host/;token=secret"}).spark_address == "host:15002"
 
 
+def test_a_role_may_have_a_login_of_its_own_and_the_others_keep_the_common_one() -> None:
+    common, own = "postgresql://common@h/d", "postgresql://own@h/d"
+    settings = read_settings({"GADS_DATABASE_URL": common, "GADS_DATABASE_URL_VALIDATOR": own})
+    assert settings.role_database_urls == {Role.VALIDATOR: own}
+    assert settings.database_url == common
+
+
 def test_a_variable_set_to_nothing_counts_as_unset() -> None:
-    assert read_settings({"GADS_DATABASE_URL": " ", "GADS_SPARK_REMOTE": ""}) == read_settings({})
+    assert read_settings(
+        {"GADS_DATABASE_URL": " ", "GADS_DATABASE_URL_LOADER": " ", "GADS_SPARK_REMOTE": ""}
+    ) == read_settings({})
 
 
 @pytest.mark.parametrize(
     ("environment", "named"),
     [
         ({"GADS_DATABASE_URL": "mysql://u:secret@h/d"}, "GADS_DATABASE_URL"),
+        ({"GADS_DATABASE_URL_LOADER": "postgresql://u:secret@h/d"}, "GADS_DATABASE_URL_LOADER.*set that too"),
+        (
+            {"GADS_DATABASE_URL": "postgresql://h/d", "GADS_DATABASE_URL_OPERATOR": "u:secret@h/d"},
+            "GADS_DATABASE_URL_OPERATOR does not name a PostgreSQL server",
+        ),
         ({"GADS_SPARK_REMOTE": "localhost:15002/;token=secret"}, "GADS_SPARK_REMOTE"),
         ({"GADS_SPARK_REMOTE": "sc://host:port/;token=secret"}, "GADS_SPARK_REMOTE"),
         ({"GADS_SPARK_REMOTE": "sc:///;token=secret"}, "GADS_SPARK_REMOTE"),

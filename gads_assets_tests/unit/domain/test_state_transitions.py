@@ -18,6 +18,7 @@ from gads_assets.domain.state import (
     decide,
     state_after,
     state_after_demotion,
+    state_returned_to_pending,
     validation_id,
 )
 from gads_assets.errors import TransitionError
@@ -187,6 +188,19 @@ def intent_for(opened: PartitionState) -> DemotionIntent:
         error_message="it was bad",
         started_at=NOW,
     )
+
+
+def test_a_failure_returns_to_pending_with_its_count_and_its_authority() -> None:
+    before = state_with_authority(FAILED)
+    assert state_returned_to_pending(before, key=KEY, now=NOW) == replace(
+        before, status=PENDING, error_message=None, updated_at=NOW, version=10
+    )
+
+
+@pytest.mark.parametrize("state", [None, state_with_authority(SUCCESS), without_authority(PENDING)])
+def test_nothing_but_a_failure_returns_to_pending(state: PartitionState | None) -> None:
+    with pytest.raises(TransitionError, match=rf"is {state.status if state else PENDING}; only a failed partition"):
+        state_returned_to_pending(state, key=KEY, now=NOW)
 
 
 @given(st.lists(st.tuples(st.integers(1, 8), st.booleans()), min_size=1, max_size=30))
