@@ -152,8 +152,13 @@ def test_a_plain_dagster_command_runs_after_env_and_its_events_are_in_the_same_d
 
 def test_a_database_of_ones_own_holds_dagsters_storage_too(shell: Shell, database_url: str) -> None:
     plain = database_url.replace("postgresql+psycopg://", "postgresql://")
-    document = json.loads(shell.gads("env", "--json", GADS_DATABASE_URL=plain).stdout)
+    document = json.loads(
+        shell.gads(
+            "env", "--json", GADS_DATABASE_URL=plain, GADS_DATABASE_URL_LOADER=f"{plain}&application_name=x"
+        ).stdout
+    )
     assert document["GADS_DATABASE_URL"] == plain
+    assert document["GADS_DATABASE_URL_LOADER"] == f"{plain}&application_name=x"
     listed = subprocess.run(
         [
             sys.executable,

@@ -13,6 +13,7 @@ from gads_assets.domain.keys import CustomerId
 from gads_assets.domain.roles import Role
 from gads_assets.domain.state import PartitionStatus
 from gads_assets.errors import StateStoreError
+from gads_assets.orchestration.customers import register_accounts
 from gads_assets.orchestration.workplace import Workplace
 from gads_assets.settings import read_settings
 from gads_assets.state.connection import open_engine, parse_database_url, transaction
@@ -296,11 +297,14 @@ def test_any_name_of_a_database_gives_roles_of_its_own(other_database: Callable[
 
 @pytest.fixture
 def logins(database_url: str) -> Iterator[dict[Role | None, str]]:
-    """A login for each role, and one that may use Dagster's storage and look at the schema's version."""
+    """As docs/state_store.md has it for production: a login for each role, and one for Dagster's storage."""
     names: dict[Role | None, str] = {None: "login_plain", **{role: f"login_{role}" for role in Role}}
     for role, name in names.items():
         execute(database_url, f"CREATE ROLE {name} LOGIN PASSWORD 's3cret'")
-        execute(database_url, f"GRANT test_{role} TO {name}" if role else f"GRANT SELECT ON {VERSION_TABLE} TO {name}")
+        if role:
+            execute(database_url, f"GRANT test_{role} TO {name}")
+    execute(database_url, f"GRANT SELECT ON {VERSION_TABLE} TO login_plain")
+    execute(database_url, "GRANT USAGE, CREATE ON SCHEMA dagster TO login_plain")
     given = parse_database_url(database_url).set(drivername="postgresql", password="s3cret")
     yield {role: given.set(username=name).render_as_string(hide_password=False) for role, name in names.items()}
     for name in names.values():
@@ -318,6 +322,7 @@ def test_every_part_works_by_the_login_that_settings_have_for_its_role(
             with transaction(here.engine_as(role)) as connection:
                 who = connection.execute(text("SELECT session_user, current_user")).one()
             assert tuple(who) == (f"login_{role}", f"test_{role}")
+        assert register_accounts(here, [ACCOUNT], now=NOW) == [ACCOUNT]
         failed(here.store_as(Role.VALIDATOR))
         return_to_pending(here.store_as(Role.OPERATOR))
         with pytest.raises(StateStoreError, match="permission denied for table partition_state"):
