@@ -10,6 +10,11 @@ CREATE FUNCTION gads_role(kind text) RETURNS text LANGUAGE sql STABLE AS $$
     END
 $$;
 
+-- With the rights of that role, which a superuser always has unless it acts as another.
+CREATE FUNCTION acts_as(kind text) RETURNS boolean LANGUAGE sql STABLE AS $$
+    SELECT coalesce(pg_has_role(to_regrole(quote_ident(gads_role(kind))), 'MEMBER'), false)
+$$;
+
 CREATE FUNCTION refuse(source text, query_name text, customer_id text, logical_date date, rule text)
     RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -54,7 +59,7 @@ BEGIN
     ELSIF OLD.status = 'success' AND NEW.status = 'pending' THEN
         rule := 'a success never returns to pending';
     ELSIF OLD.status = 'failed' AND NEW.status = 'pending' THEN
-        IF is_counted OR NOT coalesce(pg_has_role(to_regrole(quote_ident(gads_role('operator'))), 'MEMBER'), false) THEN
+        IF is_counted OR NOT acts_as('operator') THEN
             rule := 'only the control plane returns a partition to pending';
         ELSIF NOT EXISTS (
                 SELECT FROM override_log AS logged
@@ -70,6 +75,8 @@ BEGIN
                         = (OLD.source, OLD.customer_id, OLD.query_name, OLD.logical_date)
                     AND open.run_id = OLD.current_run_id) THEN
             rule := 'a success fails only through a demotion of its run';
+        ELSIF NOT acts_as('validator') THEN
+            rule := 'only the validator finishes a demotion';
         END IF;
     ELSIF NOT is_counted THEN
         rule := 'a state changes by a verdict, which is counted';

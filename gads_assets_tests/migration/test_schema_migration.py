@@ -71,7 +71,7 @@ def test_an_empty_database_migrates_to_exactly_the_declared_schema(new_database:
         expected = catalog(declared)
         assert catalog(migrated) == expected
         assert len(expected["triggers"]) == 15
-        assert len(expected["functions"]) == 9
+        assert len(expected["functions"]) == 10
 
 
 def test_alembic_finds_nothing_to_generate_after_migrating(new_database: Callable[[], str]) -> None:
