@@ -91,23 +91,23 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         text = value(name) or str(default)
         return text if "://" in text else str(Path(text).expanduser().absolute())
 
-    home = path("GADS_HOME") or _PROJECT / ".gads"
-    database_url = value("GADS_DATABASE_URL")
-    role_urls = {role: value(f"GADS_DATABASE_URL_{role.upper()}") for role in Role}
-    role_database_urls = {role: url for role, url in role_urls.items() if url}
-    for name, url in {
-        "": database_url,
-        **{f"_{role.upper()}": url for role, url in role_database_urls.items()},
-    }.items():
+    def postgresql(name: str) -> str | None:
+        url = value(name)
         if url and not _POSTGRESQL_URL.match(url):
             raise SettingsError(
-                f"GADS_DATABASE_URL{name} does not name a PostgreSQL server; "
-                "write it as postgresql://user:password@host:port/name"
+                f"{name} does not name a PostgreSQL server; write it as postgresql://user:password@host:port/name"
             )
-        if url and not database_url:
-            raise SettingsError(
-                f"GADS_DATABASE_URL{name} is a login to the server that GADS_DATABASE_URL names; set that too"
-            )
+        return url
+
+    home = path("GADS_HOME") or _PROJECT / ".gads"
+    database_url = postgresql("GADS_DATABASE_URL")
+    given = {role: postgresql(f"GADS_DATABASE_URL_{role.upper()}") for role in Role}
+    role_database_urls = {role: url for role, url in given.items() if url}
+    if role_database_urls and not database_url:
+        raise SettingsError(
+            f"GADS_DATABASE_URL_{min(role_database_urls).upper()} is a login to the server that GADS_DATABASE_URL "
+            "names; set that too"
+        )
     remote = value("GADS_SPARK_REMOTE")
     if remote and not _connect_address(remote):
         raise SettingsError("GADS_SPARK_REMOTE is not a Spark Connect address; write it as sc://host:port")

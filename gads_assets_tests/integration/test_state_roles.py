@@ -12,7 +12,7 @@ from gads_assets.domain.accounts import Account
 from gads_assets.domain.keys import CustomerId
 from gads_assets.domain.roles import Role
 from gads_assets.domain.state import PartitionStatus
-from gads_assets.errors import StateStoreError
+from gads_assets.errors import SettingsError, StateStoreError
 from gads_assets.orchestration.customers import register_accounts
 from gads_assets.orchestration.workplace import Workplace
 from gads_assets.settings import read_settings
@@ -347,6 +347,12 @@ def test_a_login_in_the_wrong_variable_is_a_line_with_the_grant_it_lacks(
         )
         with pytest.raises(StateStoreError, match="GRANT test_consumer TO login_plain"):
             here.store_as(Role.CONSUMER).states([KEY])
+
+
+def test_a_url_of_a_role_that_cannot_be_read_is_named_without_its_password() -> None:
+    with pytest.raises(SettingsError, match="GADS_DATABASE_URL_LOADER cannot be read") as refusal:
+        open_engine("postgresql://me:s3cret@host:port/ads", Role.LOADER)
+    assert "s3cret" not in str(refusal.value)
 
 
 @pytest.fixture
