@@ -1,0 +1,222 @@
+"""One customer's partitions, in the database and in the model of it, taken through every step side by side."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
+from itertools import count
+
+from ulid import ULID
+
+from gads_assets.domain.keys import CustomerId, PartitionKey, RunId, StageId
+from gads_assets.domain.state import (
+    DemotionIntent,
+    ExtractionAttempt,
+    ExtractionOutcome,
+    Judgement,
+    LoadRecord,
+    PartitionState,
+    validation_id,
+)
+from gads_assets.errors import TransitionError
+from gads_assets.state.partition_states import RecordedJudgement
+from gads_assets_tests.integration.crashing import Actors, Crash
+from gads_assets_tests.integration.state_model import (
+    Extraction,
+    Partition,
+    Pointer,
+    check_promises,
+    expected_rows,
+    finished,
+    judged,
+    loaded,
+    returned,
+    stored_rows,
+    withdrawn,
+)
+
+DAYS = (date(2024, 6, 1), date(2024, 6, 2))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    day: date
+    run_id: RunId
+    run_seq: int
+
+
+Verdict = tuple[date, Judgement]
+
+
+class Ledger:
+    """One customer's partitions: each step is done by the product in its role, and told to the model if it commits."""
+
+    def __init__(self, users: Actors, number: int, judge: Callable[..., Partition] = judged) -> None:
+        self.users = users
+        self.customer_id = CustomerId(f"{number:010d}")
+        self.model = dict.fromkeys(DAYS, Partition())
+        self._judge = judge
+        self._previous = expected_rows(self.model)
+        self._numbers = count(1)
+
+    def extract(
+        self, *days: date, is_sealed: bool = True, numbering: Crash | None = None, recording: Crash | None = None
+    ) -> list[Run]:
+        """The runs that exist in the raw sink afterwards, whether or not their recording got through."""
+        numbered = self.users.extractor.attempt(lambda store: store.allocate_run_seqs(len(days)), numbering)
+        if numbered.answer is None:
+            return []
+        # Ids fall while numbers rise: whoever compared ids would take the oldest run for the newest.
+        runs = [
+            Run(day=day, run_id=RunId(f"{10**20 - number:026d}"), run_seq=number)
+            for day, number in zip(days, numbered.answer, strict=True)
+        ]
+        outcome = ExtractionOutcome.SEALED if is_sealed else ExtractionOutcome.FAILED
+        tries = [self._extraction(run, outcome) for run in runs]
+        if self.users.extractor.attempt(lambda store: store.record_extractions(tries), recording).is_committed:
+            for run in runs:
+                known = self.model[run.day]
+                extraction = Extraction(run_id=run.run_id, run_seq=run.run_seq, outcome=outcome)
+                self.model[run.day] = replace(known, extractions=(*known.extractions, extraction))
+        return runs if is_sealed else []
+
+    def verdict(self, run: Run, *, accepted: bool) -> Verdict:
+        """A judgement that was not made before."""
+        number = next(self._numbers)
+        return run.day, Judgement(
+            run_id=run.run_id,
+            run_seq=run.run_seq,
+            schema_version="1",
+            record_count=run.run_seq,
+            content_digest="digest" if accepted else None,
+            accepted=accepted,
+            error_message=None if accepted else f"bad, says judgement {number}",
+            validation_id=validation_id(run.run_id, f"dagster-run-{number}"),
+        )
+
+    def record(self, *verdicts: Verdict, crash: Crash | None = None) -> list[DemotionIntent]:
+        """The demotions that the caller is told to carry out."""
+        at = next(self._numbers)
+        before, after = self.model, dict(self.model)
+        for day, judgement in verdicts:
+            after[day] = self._judge(after[day], judgement, at=at)
+        asked = [(self._key(day), judgement) for day, judgement in verdicts]
+        happened = self.users.validator.attempt(
+            lambda store: store.record_judgements(asked, now=_time(at), dagster_run_id="dagster-run"), crash
+        )
+        if happened.is_committed:
+            self.model = after
+        if happened.answer is None:
+            return []
+        for (day, judgement), answer in zip(verdicts, happened.answer, strict=True):
+            _check_answer(answer, judgement, before[day], after[day])
+        return list(
+            {answer.key: answer.demotion_opened for answer in happened.answer if answer.demotion_opened}.values()
+        )
+
+    def withdraw(self, intent: DemotionIntent) -> None:
+        day = intent.key.logical_date
+        self.model[day] = withdrawn(self.model[day], intent, stage=self._stage())
+
+    def finish(self, intent: DemotionIntent, crash: Crash | None = None) -> None:
+        day, at = intent.key.logical_date, next(self._numbers)
+        happened = self.users.validator.attempt(lambda store: store.finish_demotion(intent, now=_time(at)), crash)
+        if happened.is_committed:
+            self.model[day] = finished(self.model[day], intent, at=at)
+        if happened.answer is not None:
+            assert (happened.answer.status, happened.answer.version) == (
+                self.model[day].status,
+                self.model[day].version,
+            )
+
+    def open_demotions(self) -> list[DemotionIntent]:
+        found: list[DemotionIntent] = self.users.validator.store.open_demotions(map(self._key, DAYS))
+        return found
+
+    def retry(self, *days: date, crash: Crash | None = None) -> None:
+        """Refused, and known to be, unless every one of them failed."""
+        at = next(self._numbers)
+        is_allowed = all(self.model[day].status == "failed" for day in days)
+        try:
+            happened = self.users.operator.attempt(
+                lambda store: store.return_to_pending(
+                    map(self._key, days),
+                    actor="somebody",
+                    reason="the API was mended",
+                    now=_time(at),
+                    new_override_id=lambda: str(ULID()),
+                ),
+                crash,
+            )
+        except TransitionError:
+            assert not is_allowed
+            return
+        assert is_allowed or happened.answer is None
+        if happened.is_committed:
+            self.model |= {day: returned(self.model[day], at=at) for day in days}
+
+    def publishable(self) -> list[PartitionState]:
+        return self.users.loader.store.publishable(map(self._key, DAYS))
+
+    def publish(self, state: PartitionState, crash: Crash | None = None) -> None:
+        """As a loader does that was told this some time ago and has lost its lock since: without looking again."""
+        day, stage = state.key.logical_date, self._stage()
+        known, run_id = self.model[day], RunId(state.current_run_id or "")
+        pointer = Pointer(state_version=state.version, stage=stage, run_id=run_id)
+        self.model[day] = replace(known, pointers=(*known.pointers, pointer))
+        record = LoadRecord(
+            key=state.key,
+            run_id=run_id,
+            schema_version="1",
+            record_count=state.record_count or 0,
+            content_digest="digest",
+            stage_id=StageId(stage),
+            pointer_version=1,
+            loaded_at=_time(1),
+        )
+        if self.users.loader.attempt(lambda store: store.record_loads([record]), crash).is_committed:
+            self.model[day] = loaded(self.model[day], run_id, stage=stage)
+
+    def check(self) -> None:
+        rows = stored_rows(self.users.observer, self.customer_id)
+        assert rows == expected_rows(self.model)
+        if rows != self._previous:
+            ready = self.users.consumer.store.publishable(map(self._key, DAYS))
+            assert [state.key.logical_date for state in ready] == [day for day in DAYS if self.model[day].is_ready]
+        check_promises(rows, self._previous, {day.isoformat(): self.model[day].shown for day in DAYS})
+        self._previous = rows
+
+    def _key(self, day: date) -> PartitionKey:
+        return PartitionKey(source="google_ads", customer_id=self.customer_id, query_name="campaign", logical_date=day)
+
+    def _stage(self) -> str:
+        return f"stage-{next(self._numbers):06d}"
+
+    def _extraction(self, run: Run, outcome: ExtractionOutcome) -> ExtractionAttempt:
+        error = None if outcome is ExtractionOutcome.SEALED else "quota"
+        return ExtractionAttempt(
+            key=self._key(run.day),
+            run_id=run.run_id,
+            run_seq=run.run_seq,
+            outcome=outcome,
+            error_class=error,
+            error_message=error,
+            started_at=_time(1),
+            finished_at=_time(2),
+            dagster_run_id="dagster-run",
+        )
+
+
+def _time(at: int) -> datetime:
+    return datetime.fromtimestamp(at, UTC)
+
+
+def _check_answer(answer: RecordedJudgement, judgement: Judgement, before: Partition, after: Partition) -> None:
+    names = [attempt.validation_id for attempt in after.attempts]
+    attempt = after.attempts[names.index(judgement.validation_id)]
+    is_open = attempt.outcome == "demoted" and after.demotion and after.demotion.run_id == judgement.run_id
+    assert (answer.outcome, answer.state_version) == (attempt.outcome, attempt.state_version)
+    assert answer.attempt_number == names.index(judgement.validation_id) + 1
+    assert answer.repeated is (answer.attempt_number <= len(before.attempts))
+    assert (answer.state.status, answer.state.version) == (after.status, after.version)
+    opened = answer.demotion_opened.state_version if answer.demotion_opened else None
+    assert opened == (after.demotion.state_version if is_open and after.demotion else None)
