@@ -56,15 +56,18 @@ class Actor:
         self._kill = kill
         self._planned: Crash | None = None
         self._statements = 0
+        self._is_dying = False
         self._is_committed = False
         event.listen(self.engine, "before_cursor_execute", self._before_statement)
         event.listen(self.engine, "commit", self._before_commit)
 
     def attempt(self, act: Callable[[StateStore], object], crash: Crash | None = None) -> Happened:
         """A crash planned for a statement that is never reached does not happen."""
-        self._planned, self._statements, self._is_committed = crash, 0, False
+        self._planned, self._statements, self._is_dying, self._is_committed = crash, 0, False, False
         try:
-            return Happened(is_committed=True, answer=act(self.store))
+            answer = act(self.store)
+            assert not self._is_dying, f"survived a crash {crash}"
+            return Happened(is_committed=True, answer=answer)
         except (DiedError, DatabaseUnavailableError):
             if crash is None:
                 raise
@@ -89,6 +92,7 @@ class Actor:
             raise DiedError
 
     def _die(self, connection: Connection, crash: Crash) -> None:
+        self._is_dying = True
         if not crash.is_killed:
             raise DiedError
         victim = connection.connection.driver_connection

@@ -26,6 +26,7 @@ from gads_assets_tests.integration.state_model import (
     Pointer,
     check_promises,
     expected_rows,
+    extracted,
     finished,
     judged,
     loaded,
@@ -70,14 +71,16 @@ class Ledger:
             Run(day=day, run_id=RunId(f"{10**20 - number:026d}"), run_seq=number)
             for day, number in zip(days, numbered.answer, strict=True)
         ]
+        self.record_extractions(runs, is_sealed=is_sealed, crash=recording)
+        return runs if is_sealed else []
+
+    def record_extractions(self, runs: list[Run], *, is_sealed: bool, crash: Crash | None = None) -> None:
         outcome = ExtractionOutcome.SEALED if is_sealed else ExtractionOutcome.FAILED
         tries = [self._extraction(run, outcome) for run in runs]
-        if self.users.extractor.attempt(lambda store: store.record_extractions(tries), recording).is_committed:
+        if self.users.extractor.attempt(lambda store: store.record_extractions(tries), crash).is_committed:
             for run in runs:
-                known = self.model[run.day]
                 extraction = Extraction(run_id=run.run_id, run_seq=run.run_seq, outcome=outcome)
-                self.model[run.day] = replace(known, extractions=(*known.extractions, extraction))
-        return runs if is_sealed else []
+                self.model[run.day] = extracted(self.model[run.day], extraction)
 
     def verdict(self, run: Run, *, accepted: bool) -> Verdict:
         """A judgement that was not made before."""
@@ -123,10 +126,8 @@ class Ledger:
         if happened.is_committed:
             self.model[day] = finished(self.model[day], intent, at=at)
         if happened.answer is not None:
-            assert (happened.answer.status, happened.answer.version) == (
-                self.model[day].status,
-                self.model[day].version,
-            )
+            expected = (self.model[day].status, self.model[day].version)
+            _require_equal((happened.answer.status, happened.answer.version), expected)
 
     def open_demotions(self) -> list[DemotionIntent]:
         found: list[DemotionIntent] = self.users.validator.store.open_demotions(map(self._key, DAYS))
@@ -178,10 +179,11 @@ class Ledger:
 
     def check(self) -> None:
         rows = stored_rows(self.users.observer, self.customer_id)
-        assert rows == expected_rows(self.model)
+        _require_equal(rows, expected_rows(self.model))
         if rows != self._previous:
             ready = self.users.consumer.store.publishable(map(self._key, DAYS))
-            assert [state.key.logical_date for state in ready] == [day for day in DAYS if self.model[day].is_ready]
+            expected = [day for day in DAYS if self.model[day].is_ready]
+            _require_equal([state.key.logical_date for state in ready], expected)
         check_promises(rows, self._previous, {day.isoformat(): self.model[day].shown for day in DAYS})
         self._previous = rows
 
@@ -206,17 +208,48 @@ class Ledger:
         )
 
 
+def contrary(verdict: Verdict) -> Verdict:
+    """What the same judging would say if it found the opposite, repeated."""
+    day, judgement = verdict
+    return day, replace(
+        judgement,
+        accepted=not judgement.accepted,
+        content_digest=None if judgement.accepted else "digest",
+        error_message="bad after all" if judgement.accepted else None,
+    )
+
+
 def _time(at: int) -> datetime:
     return datetime.fromtimestamp(at, UTC)
 
 
 def _check_answer(answer: RecordedJudgement, judgement: Judgement, before: Partition, after: Partition) -> None:
     names = [attempt.validation_id for attempt in after.attempts]
-    attempt = after.attempts[names.index(judgement.validation_id)]
-    is_open = attempt.outcome == "demoted" and after.demotion and after.demotion.run_id == judgement.run_id
-    assert (answer.outcome, answer.state_version) == (attempt.outcome, attempt.state_version)
-    assert answer.attempt_number == names.index(judgement.validation_id) + 1
-    assert answer.repeated is (answer.attempt_number <= len(before.attempts))
-    assert (answer.state.status, answer.state.version) == (after.status, after.version)
-    opened = answer.demotion_opened.state_version if answer.demotion_opened else None
-    assert opened == (after.demotion.state_version if is_open and after.demotion else None)
+    number = names.index(judgement.validation_id) + 1
+    attempt = after.attempts[number - 1]
+    told = answer.demotion_opened
+    is_demoted = attempt.outcome == "demoted"
+    still_open = after.demotion if is_demoted and after.demotion and after.demotion.run_id == attempt.run_id else None
+    _require_equal(
+        {
+            "outcome": answer.outcome,
+            "attempt_number": answer.attempt_number,
+            "state_version": answer.state_version,
+            "state": (answer.state.status, answer.state.version),
+            "repeated": answer.repeated,
+            "demotion_opened": told.state_version if told else None,
+        },
+        {
+            "outcome": attempt.outcome,
+            "attempt_number": number,
+            "state_version": attempt.state_version,
+            "state": (after.status, after.version),
+            "repeated": number <= len(before.attempts),
+            "demotion_opened": still_open.state_version if still_open else None,
+        },
+    )
+
+
+def _require_equal(found: object, expected: object) -> None:
+    # pytest explains the assertions of test modules only.
+    assert found == expected, f"\nfound    {found}\nexpected {expected}"

@@ -152,6 +152,14 @@ def withdrawn(before: Partition, intent: DemotionIntent, *, stage: str) -> Parti
     return replace(before, pointers=(*before.pointers, tombstone))
 
 
+def extracted(before: Partition, extraction: Extraction) -> Partition:
+    """The first record of a run stays; none of them is an attempt, nor changes the state."""
+    if any(known.run_id == extraction.run_id for known in before.extractions):
+        return before
+    by_number = sorted([*before.extractions, extraction], key=lambda known: known.run_seq)
+    return replace(before, extractions=tuple(by_number))
+
+
 def loaded(before: Partition, run_id: RunId, *, stage: str) -> Partition:
     """The first record of a run stays."""
     if any(known == run_id for known, _ in before.loads):
