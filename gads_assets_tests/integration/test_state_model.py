@@ -189,6 +189,7 @@ SEQUENCES = settings(
     stateful_step_count=30,
     deadline=None,
     database=None,
+    phases=[Phase.generate, Phase.shrink],  # explaining a failure takes minutes more, and the steps explain it
     suppress_health_check=list(HealthCheck),
 )
 SEEDS = range(57)  # nine or ten sequences of full length each
