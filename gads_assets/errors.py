@@ -16,7 +16,7 @@
     │   ├── AuthenticationError       no account will work until the credentials are mended
     │   └── QueryRefusedError         the API refuses the query itself
     ├── RawSinkError                  a run directory breaks the raw sink's contract
-    │   ├── SealedRunError            writing into, or sealing again, what is sealed
+    │   ├── SealedRunError            writing into, sealing again, or removing what is sealed
     │   ├── RunNotFoundError          no sealed run of that id
     │   ├── BrokenSealError           the bytes differ from what the seal says
     │   └── UnreadableRunError        the storage does not answer, which says nothing about the run
@@ -130,11 +130,11 @@ class QueryRefusedError(ExtractionError):
 
 
 class RawSinkError(GadsError):
-    """`run_id` names the run directory concerned."""
+    """`run_id` names the run directory concerned, where it is one."""
 
     error_class = "raw_sink"
 
-    def __init__(self, message: str, *, run_id: str) -> None:
+    def __init__(self, message: str, *, run_id: str | None = None) -> None:
         super().__init__(message)
         self.run_id = run_id
 

@@ -8,7 +8,6 @@ import errno
 import gzip
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -16,7 +15,6 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import IO, Any, Self, cast
 
-from fsspec.implementations.local import LocalFileSystem
 from upath import UPath
 
 from gads_assets.domain.keys import PartitionKey, RunId
@@ -27,8 +25,16 @@ from gads_assets.domain.manifest import (
     manifest_from_json,
     manifest_to_json,
 )
-from gads_assets.errors import BrokenSealError, RawSinkError, RunNotFoundError, SealedRunError, UnreadableRunError
-from gads_assets.raw.layout import PAYLOAD, SEAL, partition_path, run_path
+from gads_assets.errors import (
+    BrokenSealError,
+    RawSinkError,
+    RunNotFoundError,
+    SealedRunError,
+    SettingsError,
+    UnreadableRunError,
+)
+from gads_assets.raw.layout import PAYLOAD, SEAL, Entry, partition_path, read_entry, run_path
+from gads_assets.raw.storage import has_seal, names_in, on_disk, remove_unsealed, sync, write_seal
 
 _CHUNK = 1 << 20
 
@@ -55,33 +61,46 @@ class RawSink:
     """Run directories under one root URI."""
 
     def __init__(self, root: str) -> None:
-        self._root = UPath(root)
+        try:
+            self.root = UPath(root)
+            self.root.fs  # noqa: B018  made when first asked for, and then it may say which package it lacks
+        except (ImportError, ValueError) as error:
+            raise SettingsError(
+                f"the raw sink cannot be at {root} ({error}); install what that needs, or set GADS_RAW_URI to another "
+                "place"
+            ) from None
 
     def begin(self, key: PartitionKey, run_id: RunId) -> "RunWriter":
         """Opens a new run; raises SealedRunError when that run id was used before, sealed or not."""
-        directory = self._root / run_path(key, run_id)
+        directory = self.root / run_path(key, run_id)
         try:
             directory.mkdir(parents=True, exist_ok=False)
+            payload = (directory / PAYLOAD).open("xb")
         except FileExistsError:
             raise SealedRunError(
                 f"run {run_id} of {key} exists already; every extraction takes a new run id", run_id=run_id
             ) from None
         except OSError as error:
             raise _cannot_write(run_id, error) from error
-        return RunWriter(directory, key, run_id)
+        return RunWriter(directory, key, run_id, cast("IO[bytes]", payload))
 
     def sealed_runs(self, key: PartitionKey) -> list[RunId]:
         """The sealed runs of a partition, oldest first."""
-        directory = self._root / partition_path(key)
-        if not directory.is_dir():
-            return []
-        return sorted(RunId(run.name) for run in directory.iterdir() if (run / SEAL).is_file())
+        directory = self.root / partition_path(key)
+        try:
+            found = [read_entry(name) for name in names_in(directory)]
+            runs = [run_id for entry, run_id in filter(None, found) if entry is Entry.RUN]
+            return sorted(run_id for run_id in runs if has_seal(directory / run_id))
+        except OSError as error:
+            raise UnreadableRunError(
+                f"the runs of {key} cannot be listed ({error.strerror or error}); mend the storage, then try again"
+            ) from error
 
     def manifest(self, key: PartitionKey, run_id: RunId) -> RunManifest:
         """Reads a seal and makes sure that it belongs to the place where it was found."""
         with _readable(key, run_id):
             try:
-                content = (self._root / run_path(key, run_id) / SEAL).read_bytes()
+                content = (self.root / run_path(key, run_id) / SEAL).read_bytes()
             except FileNotFoundError:
                 raise RunNotFoundError(f"run {run_id} of {key} has no seal: it does not exist", run_id=run_id) from None
         try:
@@ -96,15 +115,15 @@ class RawSink:
         return manifest
 
     def payload_uris(self, manifest: RunManifest) -> list[str]:
-        directory = self._root / run_path(manifest.key, manifest.run_id)
+        directory = self.root / run_path(manifest.key, manifest.run_id)
         return [str(directory / file.name) for file in manifest.files]
 
     def verify(self, manifest: RunManifest) -> None:
         """Compares every byte with the seal; raises BrokenSealError naming the first file that differs."""
-        directory = self._root / run_path(manifest.key, manifest.run_id)
+        directory = self.root / run_path(manifest.key, manifest.run_id)
         expected = {file.name for file in manifest.files} | {SEAL}
         with _readable(manifest.key, manifest.run_id):
-            present = {entry.name for entry in directory.iterdir()} if directory.is_dir() else set()
+            present = names_in(directory)
         for name in sorted(expected ^ present):
             what = "is missing" if name in expected else "is not named by the seal"
             raise BrokenSealError(
@@ -121,40 +140,62 @@ class RawSink:
                 )
 
     def rows(self, manifest: RunManifest) -> Iterator[dict[str, Any]]:
-        """The rows of a sealed run, as the extractor wrote them."""
-        directory = self._root / run_path(manifest.key, manifest.run_id)
+        """The rows of a sealed run, as the extractor wrote them; none before every byte was compared with the seal."""
+        self.verify(manifest)
+        directory = self.root / run_path(manifest.key, manifest.run_id)
         for file in manifest.files:
-            with (directory / file.name).open("rb") as compressed, gzip.open(compressed, "rb") as lines:
+            with (
+                _readable(manifest.key, manifest.run_id),
+                (directory / file.name).open("rb") as compressed,
+                gzip.open(compressed, "rb") as lines,
+            ):
                 for line in lines:
                     yield json.loads(line)
+
+    def remove_unsealed(self, key: PartitionKey, run_id: RunId) -> None:
+        """Removes a run that was never sealed, also one that an earlier removal left half way; none there is fine.
+
+        Raises SealedRunError when it has a seal, and the run is then where it was, whole. A writer that is still at it
+        cannot seal it any more.
+        """
+        with _removable(key, run_id):
+            removed = remove_unsealed(self.root / run_path(key, run_id))
+        if not removed:
+            raise SealedRunError(f"run {run_id} of {key} is sealed and stays; nothing removes it", run_id=run_id)
+
+    def remove_draft(self, key: PartitionKey, run_id: RunId) -> None:
+        """Removes what a killed writer left of writing a seal; the run itself stays, sealed or not."""
+        draft = self.root / partition_path(key) / Entry.DRAFT.name_for(run_id)
+        with _removable(key, run_id):
+            if on_disk(draft):  # nowhere else are there drafts
+                Path(draft.path).unlink(missing_ok=True)
 
 
 class RunWriter:
     """Writes one run's payload; nothing it wrote counts until `seal` returns.
 
-    Leaving the `with` block without a seal removes what was written.
+    A write that failed ends the run: it takes no further row and no seal. Leaving the `with` block without a seal
+    removes what was written.
     """
 
-    def __init__(self, directory: UPath, key: PartitionKey, run_id: RunId) -> None:
+    def __init__(self, directory: UPath, key: PartitionKey, run_id: RunId, payload: IO[bytes]) -> None:
         self._directory = directory
         self._key = key
         self._run_id = run_id
+        self._open = True
         self._sealed = False
         self.record_count = 0
-        try:
-            self._file = _HashingFile(cast("IO[bytes]", (directory / PAYLOAD).open("xb")))
-        except OSError as error:
-            raise _cannot_write(run_id, error) from error
+        self._file = _HashingFile(payload)
         # No file name and no time in the header: the same rows give the same bytes.
         self._gzip = gzip.GzipFile(filename="", mode="wb", fileobj=self._file, compresslevel=1, mtime=0)
 
     def append(self, line: bytes) -> None:
         """Adds one row, a JSON document without line breaks."""
-        if self._sealed:
-            raise SealedRunError(f"run {self._run_id} of {self._key} is sealed", run_id=self._run_id)
+        self._require_open()
         try:
             self._gzip.write(line + b"\n")
         except OSError as error:
+            self._open = False
             raise _cannot_write(self._run_id, error) from error
         self.record_count += 1
 
@@ -164,8 +205,8 @@ class RunWriter:
 
     def seal(self, facts: RunFacts) -> RunManifest:
         """Makes the run exist. Raises SealedRunError the second time, or if somebody else sealed it."""
-        if self._sealed:
-            raise SealedRunError(f"run {self._run_id} of {self._key} is sealed already", run_id=self._run_id)
+        self._require_open()
+        self._open = False
         try:
             self._gzip.close()
             self._file.close()
@@ -180,7 +221,7 @@ class RunWriter:
                 files=(PayloadFile(name=PAYLOAD, bytes=self._file.size, sha256=self._file.digest),),
                 **asdict(facts),
             )
-            _write_seal(self._directory, manifest_to_json(manifest))
+            write_seal(self._directory, manifest_to_json(manifest))
         except FileExistsError:
             raise SealedRunError(f"run {self._run_id} of {self._key} is sealed already", run_id=self._run_id) from None
         except OSError as error:
@@ -192,13 +233,21 @@ class RunWriter:
         """Removes an unsealed run; what cannot be removed stays invisible. A seal that appeared all the same stays."""
         if self._sealed:
             return
+        self._open = False
         with suppress(OSError):
             self._gzip.close()
         with suppress(OSError):
             self._file.close()
         with suppress(OSError):
-            if not (self._directory / SEAL).exists():
-                self._directory.fs.rm(self._directory.path, recursive=True)
+            remove_unsealed(self._directory)
+
+    def _require_open(self) -> None:
+        if self._sealed:
+            raise SealedRunError(f"run {self._run_id} of {self._key} is sealed", run_id=self._run_id)
+        if not self._open:
+            raise RawSinkError(
+                f"run {self._run_id} of {self._key} ended without a seal; begin another", run_id=self._run_id
+            )
 
     def __enter__(self) -> Self:
         return self
@@ -230,44 +279,8 @@ class _HashingFile:
     def close(self) -> None:
         if not self._file.closed:
             self._file.flush()
-            _sync(self._file)
+            sync(self._file)
             self._file.close()
-
-
-def _write_seal(directory: UPath, content: bytes) -> None:
-    """Creates metadata.json whole or not at all, and never over an existing one."""
-    seal = directory / SEAL
-    if not isinstance(directory.fs, LocalFileSystem):
-        # An object appears whole when its upload completes; "x" makes the store refuse to overwrite.
-        with seal.open("xb") as file:
-            file.write(content)
-        return
-    # A rename would replace an existing seal; a hard link refuses, and appears with its content.
-    draft = Path(directory.parent.path) / f".{directory.name}.{SEAL}"
-    try:
-        with draft.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.link(draft, seal.path)
-    finally:
-        draft.unlink(missing_ok=True)
-    for folder in (directory.path, directory.parent.path):
-        _sync_directory(folder)
-
-
-def _sync(file: IO[bytes]) -> None:
-    # Remote files have no descriptor; closing them is what makes them durable.
-    with suppress(OSError, AttributeError):
-        os.fsync(file.fileno())
-
-
-def _sync_directory(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _measure(path: UPath) -> tuple[int, str]:
@@ -294,10 +307,23 @@ def _readable(key: PartitionKey, run_id: RunId) -> Iterator[None]:
         ) from error
 
 
+@contextmanager
+def _removable(key: PartitionKey, run_id: RunId) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise RawSinkError(
+            f"run {run_id} of {key} cannot be removed ({error.strerror or error}); mend the storage or its "
+            "permissions, then run housekeeping again",
+            run_id=run_id,
+        ) from error
+
+
 def _cannot_write(run_id: RunId, error: OSError) -> RawSinkError:
     fix = {
         errno.ENOSPC: "the disk is full: free space, then run again",
         errno.EROFS: "the disk is read-only: set GADS_RAW_URI or GADS_HOME to a writable place",
         errno.EACCES: "not permitted: set GADS_RAW_URI or GADS_HOME to a writable place",
-    }.get(error.errno or 0, "nothing was sealed")
+        errno.ENOENT: "it was removed meanwhile: run again, and give housekeeping a longer grace",
+    }.get(error.errno or 0, "mend the storage, then run again")
     return RawSinkError(f"run {run_id} cannot be written ({error.strerror or error}); {fix}", run_id=run_id)

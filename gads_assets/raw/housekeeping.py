@@ -1,0 +1,262 @@
+"""Finding and removing what killed extractors left in the raw sink. A sealed run is never among it.
+
+What our code did not put there is reported and left alone.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from typing import Any, Final
+
+from upath import UPath
+
+from gads_assets.domain.keys import CustomerId, PartitionKey, RunId, parse_customer_id, parse_logical_date
+from gads_assets.errors import PartitionKeyError, RawSinkError, SealedRunError
+from gads_assets.raw.layout import SEAL, Entry, partition_path, read_entry
+from gads_assets.raw.sink import RawSink
+from gads_assets.raw.storage import on_disk
+
+GRACE: Final = timedelta(hours=24)
+"""Well above what an extraction may last: what has not changed for so long has no writer any more."""
+
+
+class OrphanKind(Enum):
+    UNSEALED_RUN = "unsealed run"
+    """A run directory without a seal: its extractor was killed, or is still writing."""
+    SEAL_DRAFT = "draft of a seal"
+    """A seal whose writer was killed while putting it in its place; the run beside it may be sealed."""
+    HALF_REMOVED = "half removed run"
+    """An unsealed run whose removal was killed; no writer can reach it any more, so it needs no grace."""
+    DISPLACED_RUN = "displaced sealed run"
+    """Sealed in the moment in which it was moved aside, and the removal was killed before it put it back."""
+
+
+class Fate(Enum):
+    YOUNG = "young"
+    """Changed within the grace, so somebody may still be writing: left alone."""
+    DUE = "due"
+    """To be removed, or put back if it is displaced; nothing was done, because this is a dry run."""
+    REMOVED = "removed"
+    SEALED = "sealed"
+    """Has a seal after all: it is in its place, whole."""
+    FAILED = "failed"
+    """The storage refused; the reason is given."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Orphan:
+    """`age` is the time since anything in it changed."""
+
+    kind: OrphanKind
+    key: PartitionKey
+    run_id: RunId
+    age: timedelta
+    bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    orphan: Orphan
+    fate: Fate
+    reason: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inventory:
+    """`foreign` are the paths, below the root, of files and folders that our code does not make."""
+
+    orphans: tuple[Orphan, ...]
+    foreign: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Leftover:
+    kind: OrphanKind
+    key: PartitionKey
+    run_id: RunId
+
+
+def find_orphans(sink: RawSink, *, now: datetime) -> Inventory:
+    """Looks at the whole sink and changes nothing; a sink that was never written to is empty."""
+    orphans: list[Orphan] = []
+    foreign: list[str] = []
+    with _answering(sink.root):
+        for source, is_directory in _names(sink.root):
+            if not is_directory:
+                foreign.append(source)
+                continue
+            for customer, is_folder in _names(sink.root / source):
+                if not (is_folder and _is_customer(customer)):
+                    foreign.append(f"{source}/{customer}")
+                    continue
+                listed = _below(sink.root / source / customer)
+                leftovers, not_ours = _sort_out(source, CustomerId(customer), listed)
+                foreign += [f"{source}/{customer}/{path}" for path in not_ours]
+                orphans += filter(None, (_measured(sink, leftover, now) for leftover in leftovers))
+    return Inventory(orphans=tuple(orphans), foreign=tuple(sorted(foreign)))
+
+
+def remove_orphans(
+    sink: RawSink, orphans: Iterable[Orphan], *, now: datetime, grace: timedelta = GRACE, dry_run: bool = False
+) -> list[Outcome]:
+    """Removes those that did not change within the grace, each looked at again just before.
+
+    One that cannot be removed does not keep the others; one that is gone by then has no outcome.
+    """
+    settled = (_settle(sink, orphan, now=now, grace=grace, dry_run=dry_run) for orphan in orphans)
+    return [outcome for outcome in settled if outcome]
+
+
+def _settle(sink: RawSink, orphan: Orphan, *, now: datetime, grace: timedelta, dry_run: bool) -> Outcome | None:
+    try:
+        with _answering(sink.root):
+            found = _measured(sink, _Leftover(kind=orphan.kind, key=orphan.key, run_id=orphan.run_id), now)
+        if found is None:
+            return None
+        orphan = found
+        if not _is_due(orphan, grace):
+            return Outcome(orphan=orphan, fate=Fate.YOUNG)
+        if dry_run:
+            return Outcome(orphan=orphan, fate=Fate.DUE)
+        remove = sink.remove_draft if orphan.kind is OrphanKind.SEAL_DRAFT else sink.remove_unsealed
+        remove(orphan.key, orphan.run_id)
+    except SealedRunError:
+        return Outcome(orphan=orphan, fate=Fate.SEALED)
+    except RawSinkError as error:
+        return Outcome(orphan=orphan, fate=Fate.FAILED, reason=str(error))
+    return Outcome(orphan=orphan, fate=Fate.REMOVED)
+
+
+def _is_due(orphan: Orphan, grace: timedelta) -> bool:
+    return orphan.kind in (OrphanKind.HALF_REMOVED, OrphanKind.DISPLACED_RUN) or orphan.age >= grace
+
+
+def _sort_out(
+    source: str, customer_id: CustomerId, listed: Iterable[tuple[tuple[str, ...], bool]]
+) -> tuple[list[_Leftover], list[str]]:
+    """Tells what is left over, and what is foreign, from all that lies below a customer's folder.
+
+    `listed` pairs the parts of a path (query, day, entry, …) with whether it is a directory.
+    """
+    inside: dict[tuple[PartitionKey, Entry, RunId], set[str]] = {}
+    foreign: set[tuple[str, ...]] = set()
+    for parts, is_directory in listed:
+        if len(parts) <= 2 and not is_directory:
+            foreign.add(parts)
+        elif len(parts) >= 2 and not _is_day(parts[1]):
+            foreign.add(parts[:2])
+        elif len(parts) >= 3:
+            ours = read_entry(parts[2])
+            is_folder = is_directory or len(parts) > 3
+            if ours is None or is_folder == (ours[0] is Entry.DRAFT):
+                foreign.add(parts[:3])
+            else:
+                day = parse_logical_date(parts[1])
+                key = PartitionKey(source=source, customer_id=customer_id, query_name=parts[0], logical_date=day)
+                inside.setdefault((key, *ours), set()).update(parts[3:4])
+    leftovers = [
+        _Leftover(kind=kind, key=key, run_id=run_id)
+        for (key, entry, run_id), content in inside.items()
+        if (kind := _kind(entry, sealed=SEAL in content))
+    ]
+    return leftovers, ["/".join(parts) for parts in foreign]
+
+
+def _kind(entry: Entry, *, sealed: bool) -> OrphanKind | None:
+    return {
+        (Entry.RUN, True): None,
+        (Entry.RUN, False): OrphanKind.UNSEALED_RUN,
+        (Entry.ASIDE, True): OrphanKind.DISPLACED_RUN,
+        (Entry.ASIDE, False): OrphanKind.HALF_REMOVED,
+    }.get((entry, sealed), OrphanKind.SEAL_DRAFT)
+
+
+_ENTRIES: Final = {
+    OrphanKind.UNSEALED_RUN: Entry.RUN,
+    OrphanKind.SEAL_DRAFT: Entry.DRAFT,
+    OrphanKind.HALF_REMOVED: Entry.ASIDE,
+    OrphanKind.DISPLACED_RUN: Entry.ASIDE,
+}
+
+
+def _measured(sink: RawSink, leftover: _Leftover, now: datetime) -> Orphan | None:
+    """None when it is gone meanwhile: sealed writers and other removals tidy up after themselves."""
+    place = sink.root / partition_path(leftover.key) / _ENTRIES[leftover.kind].name_for(leftover.run_id)
+    found = list(_find(place, with_directories=on_disk(place)).values())
+    if not found:
+        return None
+    return Orphan(
+        kind=leftover.kind,
+        key=leftover.key,
+        run_id=leftover.run_id,
+        age=now - max(_changed_at(place, information) for information in found),
+        bytes=sum(information["size"] or 0 for information in found if information["type"] != "directory"),
+    )
+
+
+def _changed_at(place: UPath, information: Mapping[str, Any]) -> datetime:
+    if on_disk(place):
+        return datetime.fromtimestamp(information["mtime"], UTC)
+    changed_at: datetime = place.fs.modified(information["name"])
+    return changed_at
+
+
+def _names(folder: UPath) -> Iterator[tuple[str, bool]]:
+    folder.fs.invalidate_cache(folder.path)
+    try:
+        listed = folder.fs.ls(folder.path, detail=True)
+    except FileNotFoundError:
+        return
+    for information in listed:
+        if information["name"].rstrip("/") == folder.path.rstrip("/"):
+            raise NotADirectoryError(f"{folder} is not a folder")
+        yield information["name"].rstrip("/").rpartition("/")[2], information["type"] == "directory"
+
+
+def _below(folder: UPath) -> Iterator[tuple[tuple[str, ...], bool]]:
+    top = folder.path.rstrip("/") + "/"
+    for name, information in _find(folder, with_directories=True).items():
+        if name.startswith(top) and name != top:
+            yield tuple(name.removeprefix(top).rstrip("/").split("/")), information["type"] == "directory"
+
+
+def _find(path: UPath, *, with_directories: bool) -> dict[str, dict[str, Any]]:
+    """All below a path, by name, in few requests; nothing if it is gone."""
+    path.fs.invalidate_cache(path.path)
+    # fsspec passes over folders that a disk does not let it read; object stores do not know the option.
+    strictly = {"on_error": _unless_gone} if on_disk(path) else {}
+    found: dict[str, dict[str, Any]] = path.fs.find(path.path, withdirs=with_directories, detail=True, **strictly)
+    return found
+
+
+def _unless_gone(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error
+
+
+@contextmanager
+def _answering(root: UPath) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise RawSinkError(
+            f"the raw sink {root} cannot be read ({error.strerror or error}); mend the storage or its permissions, "
+            "then run housekeeping again"
+        ) from error
+
+
+def _is_customer(name: str) -> bool:
+    try:
+        return parse_customer_id(name) == name
+    except PartitionKeyError:
+        return False
+
+
+def _is_day(name: str) -> bool:
+    try:
+        parse_logical_date(name)
+    except PartitionKeyError:
+        return False
+    return True
