@@ -17,9 +17,9 @@ from gads_assets.settings import read_settings
 
 def housekeeping(
     grace_hours: Annotated[
-        float,
+        int,
         typer.Option("--grace-hours", min=0, max=24 * 365, help="Leave alone what changed within so many hours."),
-    ] = GRACE / timedelta(hours=1),
+    ] = GRACE // timedelta(hours=1),
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be removed; change nothing.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -106,8 +106,8 @@ def _summary(outcomes: Sequence[Outcome], inventory: Inventory) -> str:
     freed = sum(outcome.orphan.bytes for outcome in outcomes if outcome.fate is Fate.REMOVED)
     found = ", ".join(f"{number} {told}" for told, number in sorted(counted.items()))
     return (
-        f"raw sink: {len(outcomes)} orphans{f' ({found})' if found else ''}, {freed} bytes freed, "
-        f"{len(inventory.foreign)} foreign entries left alone"
+        f"raw sink: orphans: {len(outcomes)}{f' ({found})' if found else ''}, bytes freed: {freed}, "
+        f"foreign entries left alone: {len(inventory.foreign)}"
     )
 
 

@@ -3,13 +3,14 @@
 What our code did not put there is reported and left alone.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Any, Final
 
+from fsspec.implementations.local import LocalFileSystem
 from upath import UPath
 
 from gads_assets.domain.keys import CustomerId, PartitionKey, RunId, parse_customer_id, parse_logical_date
@@ -182,25 +183,27 @@ _ENTRIES: Final = {
 
 
 def _measured(sink: RawSink, leftover: _Leftover, now: datetime) -> Orphan | None:
-    """None when it is gone meanwhile: sealed writers and other removals tidy up after themselves."""
+    """None when it is gone meanwhile: writers and other removals tidy up after themselves."""
     place = sink.root / partition_path(leftover.key) / _ENTRIES[leftover.kind].name_for(leftover.run_id)
-    found = list(_find(place, with_directories=on_disk(place)).values())
-    if not found:
+    try:
+        listed = list(_listed(place))
+        # Outside a disk, directories have no time of their own, or are none at all.
+        changes = [
+            datetime.fromtimestamp(found["mtime"], UTC) if on_disk(place) else place.fs.modified(found["name"])
+            for found in listed
+            if on_disk(place) or found["type"] != "directory"
+        ]
+    except FileNotFoundError:
+        return None
+    if not changes:
         return None
     return Orphan(
         kind=leftover.kind,
         key=leftover.key,
         run_id=leftover.run_id,
-        age=now - max(_changed_at(place, information) for information in found),
-        bytes=sum(information["size"] or 0 for information in found if information["type"] != "directory"),
+        age=now - max(changes),
+        bytes=sum(found["size"] or 0 for found in listed if found["type"] != "directory"),
     )
-
-
-def _changed_at(place: UPath, information: Mapping[str, Any]) -> datetime:
-    if on_disk(place):
-        return datetime.fromtimestamp(information["mtime"], UTC)
-    changed_at: datetime = place.fs.modified(information["name"])
-    return changed_at
 
 
 def _names(folder: UPath) -> Iterator[tuple[str, bool]]:
@@ -217,23 +220,31 @@ def _names(folder: UPath) -> Iterator[tuple[str, bool]]:
 
 def _below(folder: UPath) -> Iterator[tuple[tuple[str, ...], bool]]:
     top = folder.path.rstrip("/") + "/"
-    for name, information in _find(folder, with_directories=True).items():
-        if name.startswith(top) and name != top:
-            yield tuple(name.removeprefix(top).rstrip("/").split("/")), information["type"] == "directory"
+    for information in _listed(folder):
+        name = information["name"].rstrip("/")
+        if name.startswith(top):
+            yield tuple(name.removeprefix(top).split("/")), information["type"] == "directory"
 
 
-def _find(path: UPath, *, with_directories: bool) -> dict[str, dict[str, Any]]:
-    """All below a path, by name, in few requests; nothing if it is gone."""
+def _listed(path: UPath) -> Iterable[dict[str, Any]]:
+    """What fsspec knows about a path and all below it, in few requests; nothing if it is gone."""
     path.fs.invalidate_cache(path.path)
-    # fsspec passes over folders that a disk does not let it read; object stores do not know the option.
-    strictly = {"on_error": _unless_gone} if on_disk(path) else {}
-    found: dict[str, dict[str, Any]] = path.fs.find(path.path, withdirs=with_directories, detail=True, **strictly)
-    return found
+    if not on_disk(path):
+        found: dict[str, dict[str, Any]] = path.fs.find(path.path, withdirs=True, detail=True)
+        return found.values()
+    try:
+        return _walk(path.fs, path.fs.info(path.path))
+    except FileNotFoundError:
+        return ()
 
 
-def _unless_gone(error: OSError) -> None:
-    if not isinstance(error, FileNotFoundError):
-        raise error
+def _walk(disk: LocalFileSystem, information: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """fsspec's own walk passes over folders that may not be read, and an orphan would then go unnoticed."""
+    yield information
+    if information["type"] == "directory":
+        with suppress(FileNotFoundError):
+            for inside in disk.ls(information["name"], detail=True):
+                yield from _walk(disk, inside)
 
 
 @contextmanager

@@ -1,15 +1,26 @@
+import errno
 import gzip
 import json
+import os
+import resource
+import sys
 from dataclasses import replace
-from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
-from upath import UPath
+from fsspec.implementations.memory import MemoryFileSystem
 
 from gads_assets.domain.manifest import RunManifest
-from gads_assets.errors import BrokenSealError, RawSinkError, RunNotFoundError, SealedRunError, UnreadableRunError
+from gads_assets.errors import (
+    BrokenSealError,
+    RawSinkError,
+    RunNotFoundError,
+    SealedRunError,
+    SettingsError,
+    UnreadableRunError,
+)
+from gads_assets.raw.layout import run_path
 from gads_assets.raw.sink import RawSink
 from gads_assets_tests.sealed_runs import key, row, run_facts, seal, unused_run_id
 
@@ -21,16 +32,29 @@ def sink(tmp_path: Path) -> RawSink:
     return RawSink(str(tmp_path))
 
 
+@pytest.fixture(params=["disk", "memory"])
+def any_sink(request: pytest.FixtureRequest, tmp_path: Path) -> RawSink:
+    return RawSink(str(tmp_path) if request.param == "disk" else f"memory://{unused_run_id()}")
+
+
+def _everything(sink: RawSink) -> list[str]:
+    """Each file and run directory in the sink."""
+    found: list[str] = sink.root.fs.find(sink.root.path, withdirs=True)
+    return [path for path in found if path.count("/") >= sink.root.path.count("/") + 5]
+
+
 def _folder(tmp_path: Path, run: RunManifest) -> Path:
     return tmp_path / "google_ads" / run.customer_id / run.query_name / run.logical_date.isoformat() / run.run_id
 
 
-def test_a_sealed_run_reads_back_row_by_row(sink: RawSink) -> None:
+def test_a_sealed_run_reads_back_row_by_row(any_sink: RawSink) -> None:
+    sink = any_sink
     rows = [row(PARTITION, 1), row(PARTITION, 2, campaign_name=None)]
     run = seal(sink, PARTITION, rows)
     assert sink.manifest(PARTITION, run.run_id) == run
     assert list(sink.rows(run)) == rows
     assert run.record_count == 2
+    assert sink.sealed_runs(PARTITION) == [run.run_id]
     sink.verify(run)
 
 
@@ -46,15 +70,25 @@ def test_the_same_rows_give_the_same_bytes(sink: RawSink) -> None:
     assert first.files == second.files
 
 
-def test_a_run_without_its_seal_does_not_exist(sink: RawSink, tmp_path: Path) -> None:
+def test_a_run_without_its_seal_does_not_exist(any_sink: RawSink) -> None:
     run_id = unused_run_id()
-    writer = sink.begin(PARTITION, run_id)
+    writer = any_sink.begin(PARTITION, run_id)
     writer.append(b"{}")
-    assert sink.sealed_runs(PARTITION) == []
+    assert any_sink.sealed_runs(PARTITION) == []
     with pytest.raises(RunNotFoundError, match="does not exist"):
-        sink.manifest(PARTITION, run_id)
+        any_sink.manifest(PARTITION, run_id)
     writer.abandon()
-    assert not list(tmp_path.rglob(run_id))
+    assert not _everything(any_sink)
+
+
+def test_only_what_is_named_like_a_run_is_listed_as_one(sink: RawSink, tmp_path: Path) -> None:
+    run = seal(sink, PARTITION, [])
+    folder = _folder(tmp_path, run)
+    (folder.parent / f".{unused_run_id()}.metadata.json").write_text("a seal that was never put in its place")
+    for name in (f".{unused_run_id()}.removing", "copy of a run", run.run_id.lower()):
+        (folder.parent / name).mkdir()
+        (folder.parent / name / "metadata.json").write_bytes((folder / "metadata.json").read_bytes())
+    assert sink.sealed_runs(PARTITION) == [run.run_id]
 
 
 def test_runs_are_listed_oldest_first(sink: RawSink) -> None:
@@ -62,26 +96,59 @@ def test_runs_are_listed_oldest_first(sink: RawSink) -> None:
     assert sink.sealed_runs(PARTITION) == sorted(runs)
 
 
-def test_a_run_id_is_used_once(sink: RawSink) -> None:
-    run = seal(sink, PARTITION, [])
+def test_a_run_id_is_used_once(any_sink: RawSink) -> None:
+    run = seal(any_sink, PARTITION, [])
     with pytest.raises(SealedRunError, match="exists already"):
-        sink.begin(PARTITION, run.run_id)
+        any_sink.begin(PARTITION, run.run_id)
 
 
-def test_a_sealed_run_takes_neither_rows_nor_a_second_seal(sink: RawSink) -> None:
-    with sink.begin(PARTITION, unused_run_id()) as writer:
+def test_a_run_id_is_used_once_even_if_nothing_was_sealed(any_sink: RawSink) -> None:
+    run_id = unused_run_id()
+    with any_sink.begin(PARTITION, run_id), pytest.raises(SealedRunError, match="exists already"):
+        any_sink.begin(PARTITION, run_id)
+
+
+def test_a_sealed_run_takes_neither_rows_nor_a_second_seal_nor_its_removal(any_sink: RawSink) -> None:
+    with any_sink.begin(PARTITION, unused_run_id()) as writer:
         run = writer.seal(run_facts(PARTITION))
         with pytest.raises(SealedRunError):
             writer.append(b"{}")
         with pytest.raises(SealedRunError):
             writer.seal(run_facts(PARTITION))
-    sink.verify(run)
+        writer.abandon()
+    with pytest.raises(SealedRunError, match="is sealed and stays"):
+        any_sink.remove_unsealed(PARTITION, run.run_id)
+    any_sink.verify(run)
 
 
-def test_a_seal_that_somebody_else_wrote_is_not_replaced(sink: RawSink, tmp_path: Path) -> None:
+def test_a_run_that_was_given_up_takes_neither_rows_nor_a_seal(any_sink: RawSink) -> None:
+    writer = any_sink.begin(PARTITION, unused_run_id())
+    writer.abandon()
+    with pytest.raises(RawSinkError, match="ended without a seal; begin another"):
+        writer.append(b"{}")
+    with pytest.raises(RawSinkError, match="ended without a seal; begin another"):
+        writer.seal(run_facts(PARTITION))
+
+
+def test_a_run_with_a_write_that_failed_cannot_be_sealed(sink: RawSink) -> None:
+    incompressible = os.urandom(1 << 20)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with sink.begin(PARTITION, unused_run_id()) as writer:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, limits[1]))
+        try:
+            with pytest.raises(RawSinkError, match="cannot be written"):
+                writer.append(incompressible)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        with pytest.raises(RawSinkError, match="ended without a seal"):
+            writer.seal(run_facts(PARTITION))
+    assert sink.sealed_runs(PARTITION) == []
+
+
+def test_a_seal_that_somebody_else_wrote_is_not_replaced(any_sink: RawSink) -> None:
     run_id = unused_run_id()
-    writer = sink.begin(PARTITION, run_id)
-    seal_file = next(tmp_path.rglob(run_id)) / "metadata.json"
+    writer = any_sink.begin(PARTITION, run_id)
+    seal_file = any_sink.root / run_path(PARTITION, run_id) / "metadata.json"
     seal_file.write_text("theirs")
     with pytest.raises(SealedRunError):
         writer.seal(run_facts(PARTITION))
@@ -130,6 +197,8 @@ def test_every_change_of_a_sealed_run_is_found(sink: RawSink, tmp_path: Path, da
     damage(_folder(tmp_path, run))
     with pytest.raises(BrokenSealError, match=complaint):
         sink.verify(run)
+    with pytest.raises(BrokenSealError, match=complaint):
+        next(sink.rows(run))
 
 
 def test_a_seal_from_another_run_is_refused(sink: RawSink, tmp_path: Path) -> None:
@@ -153,6 +222,30 @@ def test_a_storage_that_does_not_answer_condemns_no_run(sink: RawSink) -> None:
     unreachable = replace(PARTITION, query_name="q" * 300)  # longer than any disk takes
     with pytest.raises(UnreadableRunError, match=r"cannot be read \(File name too long\); mend the storage"):
         sink.manifest(unreachable, unused_run_id())
+    with pytest.raises(UnreadableRunError, match=r"cannot be listed \(File name too long\); mend the storage"):
+        sink.sealed_runs(unreachable)
+
+
+def test_an_object_store_that_does_not_answer_condemns_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    sink = RawSink(f"memory://{unused_run_id()}")
+    run = seal(sink, PARTITION, [])
+
+    def down(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    for question in ("ls", "info", "find", "_open"):
+        monkeypatch.setattr(MemoryFileSystem, question, down)
+    for ask in (
+        lambda: sink.manifest(PARTITION, run.run_id),
+        lambda: sink.verify(run),
+        lambda: sink.sealed_runs(PARTITION),
+    ):
+        with pytest.raises(UnreadableRunError, match="Input/output error"):
+            ask()
+    with pytest.raises(RawSinkError, match=r"cannot be removed \(Input/output error\)"):
+        sink.remove_unsealed(PARTITION, run.run_id)
+    monkeypatch.undo()
+    sink.verify(run)
 
 
 def test_a_seal_that_appeared_though_sealing_failed_is_not_taken_away(sink: RawSink, tmp_path: Path) -> None:
@@ -178,10 +271,9 @@ def test_a_place_that_cannot_be_written_is_named_with_the_fix(tmp_path: Path) ->
         RawSink(str(tmp_path / "raw")).begin(PARTITION, unused_run_id())
 
 
-def test_the_sink_works_on_a_filesystem_that_is_not_a_disk() -> None:
-    root = UPath("memory://raw-sink-test")
-    sink = RawSink(str(root))
-    run = seal(sink, PARTITION, [row(PARTITION, 1)])
-    sink.verify(run)
-    assert sink.sealed_runs(PARTITION) == [run.run_id]
-    assert [line["segments_date"] for line in sink.rows(run)] == [date(2024, 6, 1).isoformat()]
+@pytest.mark.parametrize("root", ["unheard://bucket/raw", "s3://bucket/raw"])
+def test_a_storage_that_is_not_installed_is_named_with_the_fix(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    with pytest.raises(SettingsError, match=r"set GADS_RAW_URI to another place") as refused:
+        RawSink(root)
+    assert root in str(refused.value)
