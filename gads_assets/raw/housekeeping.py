@@ -47,12 +47,16 @@ class Fate(Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Orphan:
-    """`age` is the time since anything in it changed."""
-
+class _Leftover:
     kind: OrphanKind
     key: PartitionKey
     run_id: RunId
+
+
+@dataclass(frozen=True, kw_only=True)
+class Orphan(_Leftover):
+    """`age` is the time since anything in it changed."""
+
     age: timedelta
     bytes: int
 
@@ -70,13 +74,6 @@ class Inventory:
 
     orphans: tuple[Orphan, ...]
     foreign: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Leftover:
-    kind: OrphanKind
-    key: PartitionKey
-    run_id: RunId
 
 
 def find_orphans(sink: RawSink, *, now: datetime) -> Inventory:
@@ -113,7 +110,7 @@ def remove_orphans(
 def _settle(sink: RawSink, orphan: Orphan, *, now: datetime, grace: timedelta, dry_run: bool) -> Outcome | None:
     try:
         with _answering(sink.root):
-            found = _measured(sink, _Leftover(kind=orphan.kind, key=orphan.key, run_id=orphan.run_id), now)
+            found = _measured(sink, orphan, now)
         if found is None:
             return None
         orphan = found
@@ -213,9 +210,11 @@ def _names(folder: UPath) -> Iterator[tuple[str, bool]]:
     except FileNotFoundError:
         return
     for information in listed:
-        if information["name"].rstrip("/") == folder.path.rstrip("/"):
+        name, is_directory = information["name"].rstrip("/"), information["type"] == "directory"
+        if name != folder.path.rstrip("/"):
+            yield name.rpartition("/")[2], is_directory
+        elif not is_directory:
             raise NotADirectoryError(f"{folder} is not a folder")
-        yield information["name"].rstrip("/").rpartition("/")[2], information["type"] == "directory"
 
 
 def _below(folder: UPath) -> Iterator[tuple[tuple[str, ...], bool]]:
