@@ -19,6 +19,7 @@
     │   ├── SealedRunError            writing into, sealing again, or removing what is sealed
     │   ├── RunNotFoundError          no sealed run of that id
     │   ├── BrokenSealError           the bytes differ from what the seal says
+    │   ├── BrokenPayloadError        the bytes are as sealed, and are no gzip
     │   └── UnreadableRunError        the storage does not answer, which says nothing about the run
     ├── StateStoreError               the database refused or lost something
     │   ├── DatabaseUnavailableError  no server answers
@@ -148,6 +149,10 @@ class RunNotFoundError(RawSinkError):
 
 
 class BrokenSealError(RawSinkError):
+    pass
+
+
+class BrokenPayloadError(RawSinkError):
     pass
 
 

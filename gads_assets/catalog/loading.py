@@ -14,8 +14,9 @@ from typing import Final
 from gads_assets.catalog.fields import column_name, require_distinct_columns
 from gads_assets.catalog.gaql import GaqlQuery
 from gads_assets.catalog.gaql_query import DATE_FIELD, print_condition
+from gads_assets.catalog.limits import read_limits, require_comparable_spend
 from gads_assets.catalog.schema_store import QUERY_NAME, SCHEMA_VERSION, read_stored_schemas, schemas_beside
-from gads_assets.catalog.specification import Catalog, QuerySchema, QuerySpecification
+from gads_assets.catalog.specification import Catalog, Limits, QuerySchema, QuerySpecification
 from gads_assets.catalog.yaml_document import Entry, read_yaml
 from gads_assets.errors import CatalogError
 
@@ -39,6 +40,7 @@ class QueryDraft:
     natural_key: tuple[str, ...]
     start_date: date
     settling_delay: timedelta
+    limits: Limits
     gaql_entry: Entry
     version_entry: Entry
 
@@ -75,12 +77,14 @@ def read_draft(path: Path | None = None) -> CatalogDraft:
     queries = entries["queries"].mapping()
     if not queries:
         raise entries["queries"].problem("has no query; add one, as the packaged catalog shows")
+    drafts = {name: _query_draft(name, entry) for name, entry in queries.items()}
+    require_comparable_spend({name: (queries[name], draft.gaql, draft.limits) for name, draft in drafts.items()})
     return CatalogDraft(
         path=path,
         source=entries["source"].matching(QUERY_NAME, _IDENTIFIER_RULE),
         api_version=entries["api_version"].matching(_API_VERSION, "an API version; write it as v26"),
         api_version_entry=entries["api_version"],
-        queries=tuple(_query_draft(name, entry) for name, entry in queries.items()),
+        queries=tuple(drafts.values()),
     )
 
 
@@ -88,7 +92,8 @@ def _query_draft(name: str, entry: Entry) -> QueryDraft:
     if not QUERY_NAME.match(name):
         raise entry.problem(f"{name[:80]!r} is not {_IDENTIFIER_RULE}")
     entries = entry.mapping(
-        known=("description", "gaql", "schema_version", "natural_key", "start_date", "settling_delay_hours")
+        known=("description", "gaql", "schema_version", "natural_key", "start_date", "settling_delay_hours"),
+        optional=("limits",),
     )
     gaql = _dated_query(entries["gaql"])
     start_date = entries["start_date"].day()
@@ -106,6 +111,7 @@ def _query_draft(name: str, entry: Entry) -> QueryDraft:
         settling_delay=timedelta(
             hours=entries["settling_delay_hours"].whole_number(lowest=0, highest=_LONGEST_SETTLING_HOURS)
         ),
+        limits=read_limits(entries["limits"], name, gaql) if "limits" in entries else Limits(),
         gaql_entry=entries["gaql"],
         version_entry=entries["schema_version"],
     )
@@ -161,6 +167,7 @@ def _specification(draft: QueryDraft, stored: Mapping[tuple[str, str], QuerySche
         schema=schema,
         start_date=draft.start_date,
         settling_delay=draft.settling_delay,
+        limits=draft.limits,
     )
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 
 from gads_assets.catalog.gaql import GaqlQuery
+from gads_assets.domain.expectations import SpendPolicy, VolumePolicy
 from gads_assets.errors import CatalogError
 
 
@@ -42,6 +43,22 @@ class QuerySchema:
     def column_names(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.columns)
 
+    def column_of(self, field: str) -> str | None:
+        """The name of the column that holds this field of the API."""
+        return next((column.name for column in self.columns if column.field == field), None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What the catalog asks of a query's rows beyond their schema, of whatever version.
+
+    `never_above` pairs columns: in no row may the first exceed the second, or the run is rejected. The policies warn.
+    """
+
+    never_above: tuple[tuple[str, str], ...] = ()
+    volume: VolumePolicy | None = None
+    spend: SpendPolicy | None = None
+
 
 @dataclass(frozen=True, kw_only=True)
 class QuerySpecification:
@@ -51,6 +68,7 @@ class QuerySpecification:
     schema: QuerySchema
     start_date: date
     settling_delay: timedelta
+    limits: Limits = Limits()
 
     @property
     def resource(self) -> str:
@@ -64,6 +82,20 @@ class Catalog:
     queries: Mapping[str, QuerySpecification]
     schemas: Mapping[tuple[str, str], QuerySchema]
     """Every stored version, by (query name, version); the current ones are also in `queries`."""
+
+    @property
+    def spend_policies(self) -> Mapping[str, SpendPolicy]:
+        return {name: query.limits.spend for name, query in self.queries.items() if query.limits.spend}
+
+    @property
+    def volume_days(self) -> Mapping[str, int]:
+        """How many days back a query's rows are compared."""
+        return {name: query.limits.volume.days for name, query in self.queries.items() if query.limits.volume}
+
+    def limits(self, query_name: str) -> Limits:
+        """No limits for a query that is gone: its older runs are judged by their schema alone."""
+        query = self.queries.get(query_name)
+        return query.limits if query else Limits()
 
     def query(self, name: str) -> QuerySpecification:
         try:

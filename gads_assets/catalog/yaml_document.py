@@ -37,8 +37,8 @@ class Entry:
     def problem(self, message: str) -> CatalogFileError:
         return CatalogFileError(message, file=self.file, line=self.line, key=self.key)
 
-    def mapping(self, *, known: Collection[str] | None = None) -> dict[str, "Entry"]:
-        """The entries by key. With `known`, each of these must be there, and no other."""
+    def mapping(self, *, known: Collection[str] | None = None, optional: Collection[str] = ()) -> dict[str, "Entry"]:
+        """The entries by key. With `known`, each of these must be there, and beside them only optional ones."""
         if not isinstance(self.node, yaml.MappingNode):
             raise self.problem("must be a mapping; write its keys indented below it, each as `key: value`")
         entries: dict[str, Entry] = {}
@@ -47,8 +47,8 @@ class Entry:
             name = key_node.value
             if name in entries:
                 raise entry.problem(f"is written twice, first on line {entries[name].line}; keep one")
-            if known is not None and name not in known:
-                raise entry.problem(_unknown_key(name, known))
+            if known is not None and name not in (*known, *optional):
+                raise entry.problem(_unknown_key(name, (*known, *optional)))
             entries[name] = entry
         missing = [name for name in known or () if name not in entries]
         if missing:
@@ -81,6 +81,13 @@ class Entry:
         if not re.match(r"[0-9]{1,9}\Z", digits) or not lowest <= int(digits) <= highest:
             raise self.problem(f"{rule}, not {digits[:40]}")
         return int(digits)
+
+    def number(self, *, lowest: float, highest: float) -> float:
+        rule = f"must be a number from {lowest:g} to {highest:g}"
+        digits = self._scalar("float", rule) if self._has_tag("float") else self._scalar("int", rule)
+        if not re.match(r"[0-9]{1,9}(\.[0-9]{1,9})?\Z", digits) or not lowest <= float(digits) <= highest:
+            raise self.problem(f"{rule}, not {digits[:40]}")
+        return float(digits)
 
     def day(self) -> date:
         rule = "must be a date; write it as YYYY-MM-DD"

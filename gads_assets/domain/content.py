@@ -39,19 +39,25 @@ def total(digests: Iterable[ContentDigest]) -> ContentDigest:
     return ContentDigest(rows=rows, first=first % _MODULUS, second=second % _MODULUS)
 
 
-def digest_aggregates(*, key: tuple[str, str], columns: Sequence[str]) -> dict[str, str]:
-    """Spark SQL aggregates, by name; `digest_from_aggregates` turns their values into a digest.
+def row_hashes(*, key: tuple[str, str], columns: Sequence[str]) -> tuple[str, str]:
+    """Two Spark SQL expressions, which `digest_aggregates` adds up.
 
     `key` names the columns of customer and day. They are hashed with every row: rows that change places between two
     partitions of a batch change its digest. A column's nullness is hashed beside it, because the hash passes over
-    nulls and a value that slid into the next column would go unseen. The halves are summed apart: a sum of whole
-    hashes overflows at the second row.
+    nulls and a value that slid into the next column would go unseen.
     """
     values = ", ".join(f"isnull(`{name}`), `{name}`" for name in (*key, *columns))
-    hashes = {"first": f"xxhash64({values})", "second": f"xxhash64('second', {values})"}
+    return f"xxhash64({values})", f"xxhash64('second', {values})"
+
+
+def digest_aggregates(first: str, second: str) -> dict[str, str]:
+    """Spark SQL aggregates over a row's two hashes, by name; `digest_from_aggregates` turns them into a digest.
+
+    The halves are summed apart: a sum of whole hashes overflows at the second row.
+    """
     halves = {
         f"{name}_{half}": f"coalesce(sum({expression}), 0)"
-        for name, value in hashes.items()
+        for name, value in (("first", first), ("second", second))
         for half, expression in (("low", f"({value}) & 4294967295L"), ("high", f"shiftrightunsigned({value}, 32)"))
     }
     return {"rows": "count(1)", **halves}

@@ -1,46 +1,88 @@
 """What a validator finds out about a sealed run, and what follows from it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from enum import Enum
+from enum import Enum, StrEnum
 
 from gads_assets.domain.content import ContentDigest
 from gads_assets.domain.keys import PartitionKey
 from gads_assets.domain.manifest import RunManifest
 
+SAMPLES_PER_RULE = 20
+
+
+class Severity(StrEnum):
+    ERROR = "error"
+    """A run that breaks the rule is rejected."""
+
+    WARN = "warn"
+    """A run that breaks the rule is accepted, and somebody should look at it."""
+
 
 class Rule(Enum):
-    """A reason to reject a run; the value is its name in Dagster and in the attempt record."""
+    """What a run is asked; the value is its name in Dagster and in the attempt record."""
 
     SEAL = "seal"
-    """Every byte is as it was when the run was sealed, and no file came or went."""
     DAY_OVER = "day_over"
-    """The account's day had ended when the extraction started."""
     SCHEMA = "schema"
-    """Every row is a JSON object that fits the columns of the run's schema version."""
     RECORD_COUNT = "record_count"
-    """There are as many rows as the seal says."""
     CUSTOMER = "customer"
-    """Every row belongs to this account."""
     DAY = "day"
-    """Every row belongs to this day."""
     NATURAL_KEY = "natural_key"
-    """The natural key is present in every row and names it alone."""
     BOUNDS = "bounds"
-    """No metric is negative or not a number."""
+    VOLUME = "volume"
+    SPEND = "spend"
+
+    @property
+    def severity(self) -> Severity:
+        return Severity.WARN if self in {Rule.VOLUME, Rule.SPEND} else Severity.ERROR
+
+    @property
+    def promise(self) -> str:
+        """The rule in one sentence, for people."""
+        return _PROMISES[self]
+
+
+_PROMISES = {
+    Rule.SEAL: "Every byte is as it was sealed, and no file came or went.",
+    Rule.DAY_OVER: "The account's day had ended when the extraction started.",
+    Rule.SCHEMA: "Every row is JSON in UTF-8 with exactly the columns and types of the run's schema version.",
+    Rule.RECORD_COUNT: "There are as many rows as the seal says.",
+    Rule.CUSTOMER: "Every row belongs to this account.",
+    Rule.DAY: "Every row belongs to this day.",
+    Rule.NATURAL_KEY: "The natural key is present in every row and names it alone.",
+    Rule.BOUNDS: "No metric is negative, absurdly large, not a number, or above its limit in the catalog.",
+    Rule.VOLUME: "About as many rows as in the customer's days before, and as in the run accepted before.",
+    Rule.SPEND: "The spend of finer queries adds up to what the campaigns spent.",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowFault:
+    """Rows that break a rule in one way. `samples` are some of them, as they lie in the payload."""
+
+    rule: Rule
+    rows: int
+    what: str
+    samples: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spend:
+    """`comparable` leaves out Performance Max, which no finer query has; None where that cannot be told."""
+
+    micros: int
+    comparable_micros: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunMeasurement:
-    """What one pass over a run's rows counted."""
+    """What Spark saw in a run's rows. `spend` is None for a query without a cost."""
 
     content: ContentDigest
-    malformed_rows: int
-    foreign_customer_rows: int
-    foreign_day_rows: int
-    keyless_rows: int
-    repeated_key_rows: int
-    out_of_bounds_rows: int
+    faults: tuple[RowFault, ...] = ()
+    spend: Spend | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +90,7 @@ class Finding:
     rule: Rule
     passed: bool
     detail: str
+    samples: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,15 +100,27 @@ class Verdict:
     key: PartitionKey
     findings: tuple[Finding, ...]
     content: ContentDigest | None
+    spend: Spend | None = None
 
     @property
     def accepted(self) -> bool:
-        return all(finding.passed for finding in self.findings)
+        return not self._broken(Severity.ERROR)
 
     @property
     def error_message(self) -> str | None:
-        failed = [f"{finding.rule.value}: {finding.detail}" for finding in self.findings if not finding.passed]
-        return "; ".join(failed) or None
+        """Why the run is rejected; None for an accepted one, whatever it is warned of."""
+        return "; ".join(self._broken(Severity.ERROR)) or None
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return self._broken(Severity.WARN)
+
+    def _broken(self, severity: Severity) -> tuple[str, ...]:
+        return tuple(
+            f"{finding.rule.value}: {finding.detail}"
+            for finding in self.findings
+            if not finding.passed and finding.rule.severity is severity
+        )
 
 
 def reject_unread(key: PartitionKey, rule: Rule, reason: str) -> Verdict:
@@ -73,50 +128,55 @@ def reject_unread(key: PartitionKey, rule: Rule, reason: str) -> Verdict:
     return Verdict(key=key, findings=(Finding(rule=rule, passed=False, detail=reason),), content=None)
 
 
-def judge(manifest: RunManifest, measured: RunMeasurement, *, day_ended_at: datetime) -> Verdict:
+def judge(
+    manifest: RunManifest, measured: RunMeasurement, *, day_ended_at: datetime, warnings: Sequence[Finding] = ()
+) -> Verdict:
     """The verdict on a run whose seal was verified byte by byte."""
     rows = measured.content.rows
     return Verdict(
         key=manifest.key,
         content=measured.content,
+        spend=measured.spend,
         findings=(
-            Finding(rule=Rule.SEAL, passed=True, detail="every byte as sealed"),
-            _finding(
+            Finding(rule=Rule.SEAL, passed=True, detail=f"every byte of {_counted(len(manifest.files), 'file')}"),
+            finding(
                 Rule.DAY_OVER,
                 manifest.extraction_started_at >= day_ended_at,
                 good=f"the day ended {day_ended_at.isoformat()}",
                 bad=f"extracted {manifest.extraction_started_at.isoformat()}, before the account's day ended "
                 f"{day_ended_at.isoformat()}",
             ),
-            _no_rows(Rule.SCHEMA, (measured.malformed_rows, f"not fitting schema version {manifest.schema_version}")),
-            _finding(
+            _about_rows(Rule.SCHEMA, measured, good=f"fit schema version {manifest.schema_version}"),
+            finding(
                 Rule.RECORD_COUNT,
                 rows == manifest.record_count,
                 good=_counted(rows),
                 bad=f"{_counted(rows)} found where the seal says {manifest.record_count}",
             ),
-            _no_rows(
-                Rule.CUSTOMER, (measured.foreign_customer_rows, f"of another customer than {manifest.customer_id}")
-            ),
-            _no_rows(Rule.DAY, (measured.foreign_day_rows, f"of another day than {manifest.logical_date.isoformat()}")),
-            _no_rows(
-                Rule.NATURAL_KEY,
-                (measured.keyless_rows, "without their natural key"),
-                (measured.repeated_key_rows, "with the natural key of another"),
-            ),
-            _no_rows(Rule.BOUNDS, (measured.out_of_bounds_rows, "with a metric that is negative or not a number")),
+            _about_rows(Rule.CUSTOMER, measured, good=f"of customer {manifest.customer_id}"),
+            _about_rows(Rule.DAY, measured, good=f"of {manifest.logical_date.isoformat()}"),
+            _about_rows(Rule.NATURAL_KEY, measured, good="each with a key of its own"),
+            _about_rows(Rule.BOUNDS, measured, good="within bounds"),
+            *warnings,
         ),
     )
 
 
-def _no_rows(rule: Rule, *counts: tuple[int, str]) -> Finding:
-    broken = [f"{_counted(count)} {what}" for count, what in counts if count]
-    return _finding(rule, not broken, good="no row breaks it", bad=", ".join(broken))
-
-
-def _counted(rows: int) -> str:
-    return "1 row" if rows == 1 else f"{rows} rows"
-
-
-def _finding(rule: Rule, passed: bool, *, good: str, bad: str) -> Finding:
+def finding(rule: Rule, passed: bool, *, good: str, bad: str) -> Finding:
     return Finding(rule=rule, passed=passed, detail=good if passed else bad)
+
+
+def _about_rows(rule: Rule, measured: RunMeasurement, *, good: str) -> Finding:
+    faults = [fault for fault in measured.faults if fault.rule is rule]
+    if not faults:
+        return Finding(rule=rule, passed=True, detail=f"{_counted(measured.content.rows)} {good}")
+    return Finding(
+        rule=rule,
+        passed=False,
+        detail=", ".join(f"{_counted(fault.rows)} {fault.what}" for fault in faults),
+        samples=tuple(sample for fault in faults for sample in fault.samples)[:SAMPLES_PER_RULE],
+    )
+
+
+def _counted(number: int, noun: str = "row") -> str:
+    return f"1 {noun}" if number == 1 else f"{number} {noun}s"

@@ -8,6 +8,7 @@ import errno
 import gzip
 import hashlib
 import json
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -26,6 +27,7 @@ from gads_assets.domain.manifest import (
     manifest_to_json,
 )
 from gads_assets.errors import (
+    BrokenPayloadError,
     BrokenSealError,
     RawSinkError,
     RunNotFoundError,
@@ -142,6 +144,10 @@ class RawSink:
     def rows(self, manifest: RunManifest) -> Iterator[dict[str, Any]]:
         """The rows of a sealed run, as the extractor wrote them; none before every byte was compared with the seal."""
         self.verify(manifest)
+        yield from map(json.loads, self.payload_lines(manifest))
+
+    def payload_lines(self, manifest: RunManifest) -> Iterator[bytes]:
+        """For callers that have compared the bytes with the seal. Raises BrokenPayloadError where they are no gzip."""
         directory = self.root / run_path(manifest.key, manifest.run_id)
         for file in manifest.files:
             with (
@@ -149,8 +155,14 @@ class RawSink:
                 (directory / file.name).open("rb") as compressed,
                 gzip.open(compressed, "rb") as lines,
             ):
-                for line in lines:
-                    yield json.loads(line)
+                try:
+                    yield from lines
+                except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+                    raise BrokenPayloadError(
+                        f"run {manifest.run_id} of {manifest.key}: {file.name} was sealed as it is, but cannot be "
+                        f"decompressed ({error})",
+                        run_id=manifest.run_id,
+                    ) from None
 
     def remove_unsealed(self, key: PartitionKey, run_id: RunId) -> None:
         """Removes a run that was never sealed, also one that an earlier removal left half way; none there is fine.

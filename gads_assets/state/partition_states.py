@@ -6,6 +6,7 @@ from datetime import datetime
 
 from sqlalchemy import Engine, exists, select, text
 
+from gads_assets.domain.expectations import Surroundings
 from gads_assets.domain.keys import CustomerId, PartitionKey, RunId
 from gads_assets.domain.state import (
     AttemptOutcome,
@@ -32,6 +33,7 @@ from gads_assets.state.rows import (
     state_from_row,
     value_row,
 )
+from gads_assets.state.surroundings import read_surroundings
 from gads_assets.state.tables import KEY_COLUMNS, demotion, load_record, partition_attempt, partition_state
 
 __all__ = ["AcceptedContent", "RecordedJudgement", "StateStore"]
@@ -168,6 +170,14 @@ class StateStore:
         with transaction(self._engine) as connection:
             rows = connection.execute(wanted.order_by(*key_order(partition_state))).mappings()
             return [state_from_row(row) for row in rows]
+
+    def surroundings(
+        self, keys: Collection[PartitionKey], *, days: Mapping[str, int], queries: Iterable[str]
+    ) -> Surroundings:
+        """What is accepted and current around these partitions: row counts of their customers' days, as many back as
+        `days` says for their query, and the spends of `queries` on their own day."""
+        with transaction(self._engine) as connection:
+            return read_surroundings(connection, keys, days=days, queries=queries)
 
     def publishable(self, keys: Iterable[PartitionKey]) -> list[PartitionState]:
         """Of these, the ones a loader may publish: success, and no demotion under way."""

@@ -1,5 +1,6 @@
 """From sealed runs to verdicts. Writes nothing: the caller records what comes back."""
 
+import json
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -9,12 +10,19 @@ from pyspark.sql import SparkSession
 
 from gads_assets.catalog.specification import Catalog, QuerySchema
 from gads_assets.domain.accounts import day_opens_at
+from gads_assets.domain.expectations import NOTHING_KNOWN, Neighbours, Surroundings, spend_finding, volume_finding
 from gads_assets.domain.keys import PartitionKey, RunId
 from gads_assets.domain.manifest import RunManifest
 from gads_assets.domain.verdict import Rule, RunMeasurement, Verdict, judge, reject_unread
-from gads_assets.errors import CatalogError, PartitionKeyError, RawSinkError, UnreadableRunError
+from gads_assets.errors import (
+    BrokenPayloadError,
+    CatalogError,
+    PartitionKeyError,
+    RawSinkError,
+    UnreadableRunError,
+)
 from gads_assets.raw.sink import RawSink
-from gads_assets.validate.measuring import EMPTY, measure_runs
+from gads_assets.validate.measuring import Batch, measure_runs
 
 _READERS = 8
 
@@ -37,32 +45,36 @@ class Verdicts:
 
 @dataclass(frozen=True, kw_only=True)
 class _Intact:
+    """`suspect`: its first row has other members than its schema version."""
+
     manifest: RunManifest
     schema: QuerySchema
     day_ended_at: datetime
+    suspect: bool
 
 
 def judge_runs(
-    session: Callable[[], SparkSession], sink: RawSink, catalog: Catalog, runs: Mapping[PartitionKey, RunId]
+    session: Callable[[], SparkSession],
+    sink: RawSink,
+    catalog: Catalog,
+    runs: Mapping[PartitionKey, RunId],
+    surroundings: Surroundings = NOTHING_KNOWN,
 ) -> Verdicts:
     """Judges every partition asked about, whatever state its run directory is in.
 
-    Each run is judged by the schema version it was extracted under. The session is opened only if there is something
-    to read.
+    Each run is judged by the schema version it was extracted under, and warned of by what surrounds it: what the
+    ledger knows, and the other runs of this batch. The session is opened only if there is something to read.
     """
     with ThreadPoolExecutor(_READERS) as pool:
         examined = dict(zip(runs, pool.map(lambda item: _examine(sink, catalog, *item), runs.items()), strict=True))
-    intact = [found for found in examined.values() if isinstance(found, _Intact)]
-    measured: dict[RunId, RunMeasurement] = {}
-    for schema in {(found.schema.query_name, found.schema.version): found.schema for found in intact}.values():
-        uris = [uri for found in intact if found.schema is schema for uri in sink.payload_uris(found.manifest)]
-        measured.update(measure_runs(session(), uris, schema))
+    intact = {key: found for key, found in examined.items() if isinstance(found, _Intact)}
+    measured = _measure(session, sink, catalog, intact)
+    neighbours = _neighbours(catalog, measured, surroundings)
     judged: dict[PartitionKey, JudgedRun] = {}
     unread: dict[PartitionKey, str] = {}
     for key, found in examined.items():
         if isinstance(found, _Intact):
-            measurement = measured.get(found.manifest.run_id, EMPTY)
-            verdict = judge(found.manifest, measurement, day_ended_at=found.day_ended_at)
+            verdict = _verdict(catalog, found, measured[key], neighbours.get(key, Neighbours()))
             judged[key] = JudgedRun(manifest=found.manifest, verdict=verdict)
         elif isinstance(found, JudgedRun):
             judged[key] = found
@@ -78,16 +90,80 @@ def _examine(
     try:
         manifest = sink.manifest(key, run_id)
         sink.verify(manifest)
+        schema = catalog.schema(manifest.query_name, manifest.schema_version)
         return _Intact(
             manifest=manifest,
-            schema=catalog.schema(manifest.query_name, manifest.schema_version),
+            schema=schema,
             day_ended_at=day_opens_at(manifest.account_time_zone, manifest.logical_date, timedelta(0)),
+            suspect=not _first_row_fits(sink, manifest, schema),
         )
     except UnreadableRunError as error:
         return error
+    except BrokenPayloadError as error:
+        return JudgedRun(manifest=manifest, verdict=reject_unread(key, Rule.SCHEMA, str(error)))
     except RawSinkError as error:
         return JudgedRun(manifest=manifest, verdict=reject_unread(key, Rule.SEAL, str(error)))
     except CatalogError as error:
         return JudgedRun(manifest=manifest, verdict=reject_unread(key, Rule.SCHEMA, str(error)))
     except PartitionKeyError as error:
         return JudgedRun(manifest=manifest, verdict=reject_unread(key, Rule.DAY_OVER, str(error)))
+
+
+def _first_row_fits(sink: RawSink, manifest: RunManifest, schema: QuerySchema) -> bool:
+    """Spark passes over members that no column asks for, and takes a missing one for null. A run's rows are written
+    by one encoder, so one row tells; that saves a second parsing of all the others."""
+    line = next(sink.payload_lines(manifest), None)
+    if line is None:
+        return True
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(row, dict) and row.keys() == set(schema.column_names)
+
+
+def _measure(
+    session: Callable[[], SparkSession],
+    sink: RawSink,
+    catalog: Catalog,
+    intact: Mapping[PartitionKey, _Intact],
+) -> dict[PartitionKey, RunMeasurement | BrokenPayloadError]:
+    measured: dict[PartitionKey, RunMeasurement | BrokenPayloadError] = {}
+    for schema in {(found.schema.query_name, found.schema.version): found.schema for found in intact.values()}.values():
+        batch = {found.manifest.run_id: found for found in intact.values() if found.schema is schema}
+        answers = measure_runs(
+            session(),
+            sink,
+            Batch(
+                schema=schema,
+                limits=catalog.limits(schema.query_name),
+                runs={run_id: found.manifest for run_id, found in batch.items()},
+                suspects={run_id for run_id, found in batch.items() if found.suspect},
+            ),
+        )
+        measured.update({batch[run_id].manifest.key: answer for run_id, answer in answers.items()})
+    return measured
+
+
+def _neighbours(
+    catalog: Catalog,
+    measured: Mapping[PartitionKey, RunMeasurement | BrokenPayloadError],
+    surroundings: Surroundings,
+) -> dict[PartitionKey, Neighbours]:
+    sound = {key: run for key, run in measured.items() if isinstance(run, RunMeasurement) and not run.faults}
+    batch = Surroundings(
+        rows={key: run.content.rows for key, run in sound.items()},
+        spends={key: run.spend for key, run in sound.items() if run.spend},
+    )
+    return surroundings.neighbours(batch, days=catalog.volume_days)
+
+
+def _verdict(
+    catalog: Catalog, found: _Intact, measured: RunMeasurement | BrokenPayloadError, neighbours: Neighbours
+) -> Verdict:
+    key = found.manifest.key
+    if isinstance(measured, BrokenPayloadError):
+        return reject_unread(key, Rule.SCHEMA, str(measured))
+    volume = volume_finding(measured.content.rows, neighbours, catalog.limits(key.query_name).volume)
+    spend = spend_finding(key.query_name, measured.spend, neighbours, catalog.spend_policies)
+    return judge(found.manifest, measured, day_ended_at=found.day_ended_at, warnings=(volume, spend))

@@ -1,81 +1,93 @@
-"""One pass over the rows of many sealed runs, counting what the rules ask about."""
+"""What is in the rows of many sealed runs: all are screened in one job, the suspects examined in another."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Final
 
-from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program gives it
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no stubs
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
-from gads_assets.catalog.specification import QuerySchema
-from gads_assets.domain.content import ContentDigest, digest_aggregates, digest_from_aggregates
+from gads_assets.catalog.specification import Limits, QuerySchema
+from gads_assets.domain.content import ContentDigest
 from gads_assets.domain.keys import RunId
+from gads_assets.domain.manifest import RunManifest
 from gads_assets.domain.verdict import RunMeasurement
-from gads_assets.raw.frames import CUSTOMER, DAY, MALFORMED, RUN, sealed_rows
+from gads_assets.errors import BrokenPayloadError
+from gads_assets.raw.sink import RawSink
+from gads_assets.validate.examining import examine_runs
+from gads_assets.validate.screening import Screening, screen_runs
 
-_NUMBERS = frozenset({"bigint", "int", "double", "float"})
-
-EMPTY = RunMeasurement(
-    content=ContentDigest(rows=0, first=0, second=0),
-    malformed_rows=0,
-    foreign_customer_rows=0,
-    foreign_day_rows=0,
-    keyless_rows=0,
-    repeated_key_rows=0,
-    out_of_bounds_rows=0,
-)
+_NOTHING: Final = Screening(content=ContentDigest(rows=0, first=0, second=0), spend=None, suspect=False)
+_READERS: Final = 8
+_ROWS_AT_ONCE: Final = 3_000_000
+"""A screening holds eight bytes, boxed, for each row: some hundred a row in all."""
 
 
-def measure_runs(spark: SparkSession, uris: Sequence[str], schema: QuerySchema) -> dict[RunId, RunMeasurement]:
-    """Measurements by run; a run without rows has none, which is what `EMPTY` is for."""
-    counted = _count(sealed_rows(spark, uris, schema), schema)
-    return {RunId(row[RUN]): _measurement(row) for row in counted.collect()}
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """Verified runs of one schema version. `suspects` are examined whatever their screening says."""
+
+    schema: QuerySchema
+    limits: Limits
+    runs: Mapping[RunId, RunManifest]
+    suspects: Collection[RunId] = ()
 
 
-def _count(rows: DataFrame, schema: QuerySchema) -> DataFrame:
-    """First by natural key, to see repetitions, then by run: every count is a sum, so both steps are one job."""
-    keyless = " OR ".join(f"`{name}` IS NULL" for name in schema.natural_key)
-    conditions = {
-        "malformed": f"`{MALFORMED}` IS NOT NULL",
-        "foreign_customer": _differs(schema, "customer.id", "CAST(`{}` AS STRING)", CUSTOMER),
-        "foreign_day": _differs(schema, "segments.date", "`{}`", DAY),
-        "keyless": keyless,
-        "out_of_bounds": _out_of_bounds(schema),
+def measure_runs(spark: SparkSession, sink: RawSink, batch: Batch) -> dict[RunId, RunMeasurement | BrokenPayloadError]:
+    """One answer a run."""
+    try:
+        return {**_measure(spark, sink, batch)}
+    except (PySparkException, Py4JError):
+        # One file that is no gzip ends the whole job, and Spark does not say for certain which it was.
+        broken = _undecodable(sink, batch.runs.values())
+        if not broken:
+            raise
+    readable = {run_id: run for run_id, run in batch.runs.items() if run_id not in broken}
+    return {**broken, **_measure(spark, sink, replace(batch, runs=readable))}
+
+
+def _measure(spark: SparkSession, sink: RawSink, batch: Batch) -> dict[RunId, RunMeasurement]:
+    def uris(chosen: Collection[RunId]) -> list[str]:
+        return [uri for run_id in chosen for uri in sink.payload_uris(batch.runs[run_id])]
+
+    # A file is read also where the seal promises no row: it may hold some all the same.
+    screened: dict[RunId, Screening] = {}
+    for chosen in _by_size(batch.runs):
+        screened |= screen_runs(spark, uris(chosen), batch.schema, batch.limits)
+    to_examine = [run_id for run_id in batch.runs if run_id in batch.suspects or screened.get(run_id, _NOTHING).suspect]
+    faults = examine_runs(spark, uris(to_examine), batch.schema, batch.limits) if to_examine else {}
+    return {
+        run_id: RunMeasurement(content=found.content, spend=found.spend, faults=faults.get(run_id, ()))
+        for run_id in batch.runs
+        for found in [screened.get(run_id, _NOTHING)]
     }
-    digest = digest_aggregates(key=(CUSTOMER, DAY), columns=[column.name for column in schema.report_columns])
-    by_key = rows.groupBy(RUN, *schema.natural_key).agg(
-        *(F.expr(f"count_if({condition})").alias(name) for name, condition in conditions.items()),
-        *(F.expr(expression).alias(name) for name, expression in digest.items()),
-    )
-    return by_key.groupBy(RUN).agg(
-        *(F.sum(name).alias(name) for name in (*conditions, *digest)),
-        F.expr(f"sum(CASE WHEN {keyless} THEN 0 ELSE rows - 1 END)").alias("repeated"),
-    )
 
 
-def _differs(schema: QuerySchema, field: str, as_text: str, expected: str) -> str:
-    column = next((column.name for column in schema.columns if column.field == field), None)
-    return f"NOT ({as_text.format(column)} <=> `{expected}`)" if column else "false"
+def _by_size(runs: Mapping[RunId, RunManifest]) -> Iterator[list[RunId]]:
+    """As few groups as hold no more rows than a screening may keep in memory; a single larger run goes alone."""
+    group: list[RunId] = []
+    rows = 0
+    for run_id, run in runs.items():
+        if group and rows + run.record_count > _ROWS_AT_ONCE:
+            yield group
+            group, rows = [], 0
+        group.append(run_id)
+        rows += run.record_count
+    if group:
+        yield group
 
 
-def _out_of_bounds(schema: QuerySchema) -> str:
-    metrics = [
-        column.name for column in schema.columns if column.field.startswith("metrics.") and column.type in _NUMBERS
-    ]
-    return " OR ".join(f"`{name}` < 0 OR isnan(`{name}`)" for name in metrics) or "false"
+def _undecodable(sink: RawSink, runs: Collection[RunManifest]) -> dict[RunId, BrokenPayloadError]:
+    def decode(run: RunManifest) -> BrokenPayloadError | None:
+        try:
+            for _ in sink.payload_lines(run):
+                pass
+        except BrokenPayloadError as error:
+            return error
+        return None
 
-
-def _measurement(row: Row) -> RunMeasurement:
-    return RunMeasurement(
-        content=digest_from_aggregates(
-            rows=row["rows"],
-            first_low=row["first_low"],
-            first_high=row["first_high"],
-            second_low=row["second_low"],
-            second_high=row["second_high"],
-        ),
-        malformed_rows=row["malformed"],
-        foreign_customer_rows=row["foreign_customer"],
-        foreign_day_rows=row["foreign_day"],
-        keyless_rows=row["keyless"],
-        repeated_key_rows=row["repeated"],
-        out_of_bounds_rows=row["out_of_bounds"],
-    )
+    with ThreadPoolExecutor(_READERS) as pool:
+        found = zip(runs, pool.map(decode, runs), strict=True)
+        return {run.run_id: error for run, error in found if error}

@@ -1,14 +1,16 @@
 """The validator as the only writer of PartitionState: choose the runs, judge them, record what was found."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from pyspark.sql import SparkSession
 
 from gads_assets.catalog.specification import Catalog
+from gads_assets.domain.expectations import Surroundings
 from gads_assets.domain.keys import PartitionKey, RunId
 from gads_assets.domain.state import DemotionIntent, ExtractionOutcome, Judgement, validation_id
+from gads_assets.domain.verdict import Finding
 from gads_assets.errors import RawSinkError
 from gads_assets.raw.sink import RawSink
 from gads_assets.state.partition_states import RecordedJudgement, StateStore
@@ -56,7 +58,11 @@ class Validator:
         self._finish_demotions(self.store.open_demotions(keys))
         candidates, unjudged = self._candidates(keys, dagster_run_id)
         verdicts = judge_runs(
-            self.session, self.sink, self.catalog, {key: candidate.run_id for key, candidate in candidates.items()}
+            self.session,
+            self.sink,
+            self.catalog,
+            {key: candidate.run_id for key, candidate in candidates.items()},
+            self._surroundings(candidates),
         )
         judgements = [
             (key, self._judgement(key, candidates[key], verdicts.judged[key], dagster_run_id))
@@ -67,10 +73,7 @@ class Validator:
             now=self.now(),
             dagster_run_id=dagster_run_id,
             rule_results={
-                judgement.validation_id: [
-                    {"rule": finding.rule.value, "passed": finding.passed, "detail": finding.detail}
-                    for finding in verdicts.judged[key].verdict.findings
-                ]
+                judgement.validation_id: [_recorded(finding) for finding in verdicts.judged[key].verdict.findings]
                 for key, judgement in judgements
             },
         )
@@ -110,6 +113,11 @@ class Validator:
                 unjudged[key] = "no sealed run exists; materialize the raw asset first"
         return candidates, unjudged
 
+    def _surroundings(self, keys: Collection[PartitionKey]) -> Surroundings:
+        policies = self.catalog.spend_policies
+        compared = {name for finer, policy in policies.items() for name in (finer, policy.against)}
+        return self.store.surroundings(keys, days=self.catalog.volume_days, queries=compared)
+
     def _newest_sealed(self, key: PartitionKey) -> _Candidate | None:
         newest: _Candidate | None = None
         for run_id in self.sink.sealed_runs(key):
@@ -140,4 +148,11 @@ class Validator:
             accepted=verdict.accepted,
             error_message=verdict.error_message,
             validation_id=validation_id(candidate.run_id, dagster_run_id),
+            spend_micros=verdict.spend.micros if verdict.spend else None,
+            comparable_spend_micros=verdict.spend.comparable_micros if verdict.spend else None,
         )
+
+
+def _recorded(finding: Finding) -> dict[str, object]:
+    kept: dict[str, object] = {"rule": finding.rule.value, "passed": finding.passed, "detail": finding.detail}
+    return kept if finding.passed else {**kept, "severity": finding.rule.severity, "samples": finding.samples}

@@ -12,6 +12,7 @@ from gads_assets.domain.content import (
     digest_aggregates,
     digest_from_aggregates,
     parse_content_digest,
+    row_hashes,
     total,
 )
 from gads_assets.domain.keys import StageId
@@ -79,7 +80,7 @@ def _append(
     # One file is one partition, whose rows are in the key's order as they come.
     by_key = placed if len(uris) == 1 else placed.sortWithinPartitions("logical_date", "customer_id")
     measured = Observation()
-    digest = digest_aggregates(key=("customer_id", "logical_date"), columns=report)
+    digest = digest_aggregates(*row_hashes(key=("customer_id", "logical_date"), columns=report))
     observed = by_key.observe(measured, *(F.expr(expression).alias(name) for name, expression in digest.items()))
     observed.write.format("delta").mode("append").save(uri)
     return digest_from_aggregates(**measured.get)

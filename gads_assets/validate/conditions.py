@@ -1,0 +1,95 @@
+"""Which rows break which rule, as Spark SQL over the columns of `raw.frames`."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from gads_assets.catalog.specification import Limits, QuerySchema
+from gads_assets.domain.verdict import Rule
+from gads_assets.raw.frames import CUSTOMER, DAY, LINE, MALFORMED
+
+_NUMBERS: Final = frozenset({"bigint", "int", "double"})
+_HIGHEST_METRIC: Final = 10**18
+"""A trillion units of currency in millionths: no account's day comes near it, and sums of it do not overflow."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowCondition:
+    """`condition` is never null; `what` says it of the rows, after their number."""
+
+    rule: Rule
+    condition: str
+    what: str
+
+
+def row_conditions(schema: QuerySchema, limits: Limits) -> list[RowCondition]:
+    """What can be told from a row's columns alone."""
+    conditions = [
+        RowCondition(
+            rule=Rule.SCHEMA,
+            condition=f"`{MALFORMED}` IS NOT NULL",
+            what=f"that the columns of schema version {schema.version} cannot hold",
+        ),
+        RowCondition(
+            rule=Rule.NATURAL_KEY,
+            condition=" OR ".join(f"`{name}` IS NULL" for name in schema.natural_key),
+            what=f"without a natural key ({', '.join(schema.natural_key)})",
+        ),
+    ]
+    if customer := schema.column_of("customer.id"):
+        condition = f"NOT (CAST(`{customer}` AS STRING) <=> {CUSTOMER})"
+        conditions.append(RowCondition(rule=Rule.CUSTOMER, condition=condition, what="of another customer"))
+    if day := schema.column_of("segments.date"):
+        conditions.append(RowCondition(rule=Rule.DAY, condition=f"NOT (`{day}` <=> {DAY})", what="of another day"))
+    return [*conditions, *_bounds(schema, limits)]
+
+
+def unclean_text(schema: QuerySchema) -> str:
+    """Where bytes were not UTF-8, the reader of JSON put U+FFFD; where the API sent that character, it is there too."""
+    texts = [column.name for column in schema.columns if column.type == "string"]
+    return " OR ".join(f"coalesce(contains(`{name}`, '\ufffd'), false)" for name in texts) or "false"
+
+
+def line_conditions(schema: QuerySchema) -> list[RowCondition]:
+    """What only the row's own bytes tell."""
+    members = ", ".join(f"'{name}'" for name in sorted(schema.column_names))
+    return [
+        RowCondition(rule=Rule.SCHEMA, condition=f"NOT is_valid_utf8({LINE})", what="that are not UTF-8"),
+        RowCondition(
+            rule=Rule.SCHEMA, condition=f"NOT startswith(ltrim({LINE}), '{{')", what="that are no JSON objects"
+        ),
+        RowCondition(
+            rule=Rule.SCHEMA,
+            condition=f"coalesce(array_sort(json_object_keys({LINE})) <> array({members}), false)",
+            what=f"with other members than the {len(schema.columns)} of schema version {schema.version}",
+        ),
+    ]
+
+
+def _bounds(schema: QuerySchema, limits: Limits) -> list[RowCondition]:
+    metrics = {
+        column.name: column.type
+        for column in schema.columns
+        if column.field.startswith("metrics.") and column.type in _NUMBERS
+    }
+    conditions = [
+        RowCondition(
+            rule=Rule.BOUNDS,
+            condition=" OR ".join(f"coalesce(`{name}` < 0, false)" for name in metrics),
+            what="with a negative metric",
+        ),
+        RowCondition(
+            rule=Rule.BOUNDS,
+            condition=" OR ".join(f"coalesce(`{name}` > {_HIGHEST_METRIC}, false)" for name in metrics),  # NaN is too
+            what=f"with a metric above {_HIGHEST_METRIC:.0e} or not a number",
+        ),
+    ]
+    pairs = [
+        RowCondition(
+            rule=Rule.BOUNDS,
+            condition=f"coalesce(`{name}` > `{limit}`, false)",
+            what=f"with more {name} than {limit}",
+        )
+        for name, limit in limits.never_above
+        if {name, limit} <= metrics.keys()
+    ]
+    return [*(conditions if metrics else ()), *pairs]

@@ -1,0 +1,83 @@
+"""One pass over the rows of many sealed runs, to tell the clean ones from those that must be looked into."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import Row, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program gives it
+
+from gads_assets.catalog.limits import COST_FIELD
+from gads_assets.catalog.specification import Limits, QuerySchema
+from gads_assets.domain.content import ContentDigest, digest_aggregates, digest_from_aggregates, row_hashes
+from gads_assets.domain.keys import RunId
+from gads_assets.domain.verdict import Spend
+from gads_assets.raw.frames import CUSTOMER, DAY, RUN, sealed_rows
+from gads_assets.validate.conditions import row_conditions, unclean_text
+
+_CHANNEL_FIELD = "campaign.advertising_channel_type"
+_LARGEST = 2**63 - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Screening:
+    """`suspect`: some row may break a rule. Only a closer look tells, and which."""
+
+    content: ContentDigest
+    spend: Spend | None
+    suspect: bool
+
+
+def screen_runs(
+    spark: SparkSession, uris: Sequence[str], schema: QuerySchema, limits: Limits
+) -> dict[RunId, Screening]:
+    """By run; one without rows is not among them."""
+    suspicious = " OR ".join([*(rule.condition for rule in row_conditions(schema, limits)), unclean_text(schema)])
+    first, second = row_hashes(key=(CUSTOMER, DAY), columns=[column.name for column in schema.report_columns])
+    costs = _costs(schema)
+    # Projected before they are added up, so that each hash is computed once.
+    rows = sealed_rows(spark, uris, schema).selectExpr(
+        RUN,
+        f"{first} AS _first",
+        f"{second} AS _second",
+        f"xxhash64({', '.join(f'`{name}`' for name in schema.natural_key)}) AS _key",
+        f"({suspicious}) AS _suspect",
+        *(f"{cost} AS {name}" for name, cost in costs.items()),
+    )
+    measures = {
+        **digest_aggregates("_first", "_second"),
+        "suspects": "count_if(_suspect)",
+        # Hashes, whose collisions make a run suspect and no more. Grouping by the keys themselves would send every
+        # row through a shuffle, which took half as long again as all the rest.
+        "keys": "size(collect_set(_key))",
+        # As decimals: a sum of absurd costs must not overflow, which would end the job for every run.
+        **{name: f"sum(CAST({name} AS DECIMAL(20, 0)))" for name in costs},
+    }
+    by_run = rows.groupBy(RUN).agg(*(F.expr(expression).alias(name) for name, expression in measures.items()))
+    return {RunId(row[RUN]): _screening(row) for row in by_run.collect()}
+
+
+def _costs(schema: QuerySchema) -> dict[str, str]:
+    cost, channel = schema.column_of(COST_FIELD), schema.column_of(_CHANNEL_FIELD)
+    if cost is None:
+        return {}
+    if channel is None:
+        return {"_spend": f"`{cost}`"}
+    return {"_spend": f"`{cost}`", "_comparable": f"if(`{channel}` <=> 'PERFORMANCE_MAX', 0, `{cost}`)"}
+
+
+def _screening(row: Row) -> Screening:
+    found = row.asDict()
+    return Screening(
+        content=digest_from_aggregates(
+            **{name: found[name] for name in ("rows", "first_low", "first_high", "second_low", "second_high")}
+        ),
+        spend=_spend(found),
+        suspect=bool(found["suspects"]) or found["keys"] < found["rows"],
+    )
+
+
+def _spend(found: dict[str, int | None]) -> Spend | None:
+    spend, comparable = found.get("_spend"), found.get("_comparable")
+    if spend is None or not 0 <= spend <= _LARGEST:
+        return None
+    return Spend(micros=int(spend), comparable_micros=None if comparable is None else int(comparable))
