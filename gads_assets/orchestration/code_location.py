@@ -4,7 +4,7 @@ import dagster as dg
 
 from gads_assets.catalog.specification import Catalog
 from gads_assets.orchestration.assets import raw_asset, table_asset
-from gads_assets.orchestration.checks import verdict_check
+from gads_assets.orchestration.checks import validator_checks
 from gads_assets.orchestration.io_managers import PublishedTableIOManager, RawRunIOManager
 from gads_assets.orchestration.partitions import customer_days
 from gads_assets.orchestration.resources import SparkResource, WorkplaceResource
@@ -16,7 +16,7 @@ def code_location(catalog: Catalog, spark: SparkResource) -> dg.Definitions:
     workplace = WorkplaceResource(spark=spark)
     return dg.Definitions(
         assets=[make(catalog, query, partitions_def) for query in queries for make in (raw_asset, table_asset)],
-        asset_checks=[verdict_check(catalog, query, partitions_def) for query in queries],
+        asset_checks=[validator_checks(catalog, query, partitions_def) for query in queries],
         resources={
             "spark": spark,
             "workplace": workplace,

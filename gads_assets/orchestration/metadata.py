@@ -9,12 +9,16 @@ import pyarrow as pa
 
 from gads_assets.catalog.gaql_query import GaqlQuery, print_gaql
 from gads_assets.catalog.specification import Column, QuerySchema, QuerySpecification
+from gads_assets.domain.keys import PartitionKey
 from gads_assets.domain.manifest import RunManifest
 from gads_assets.domain.pointer import Pointer
+from gads_assets.domain.verdict import Finding
 from gads_assets.validate.recording import Judged
 from gads_assets.warehouse.columns import KEY
 
 Metadata = dict[str, dg.MetadataValue]
+
+_LISTED: Final = 500
 
 _KEY_DESCRIPTIONS: Final = {
     "customer_id": "the account",
@@ -55,19 +59,56 @@ def sealed_run(manifest: RunManifest) -> Metadata:
 
 
 def verdict(judged: Judged) -> Metadata:
-    rules = [
-        dg.TableRecord({"rule": finding.rule.value, "passed": finding.passed, "detail": finding.detail})
-        # What failed comes first: a person looks for that, and the table is taller than the page.
-        for finding in sorted(judged.verdict.findings, key=lambda finding: finding.passed)
-    ]
+    findings = judged.verdict.findings
     return {
-        "rules": dg.MetadataValue.table(rules),
+        "rules": dg.MetadataValue.table(
+            [
+                dg.TableRecord(
+                    {
+                        "rule": found.rule.value,
+                        "passed": found.passed,
+                        "severity": found.rule.severity.value,
+                        "detail": found.detail,
+                    }
+                )
+                # What failed comes first: a person looks for that, and the table is taller than the page.
+                for found in sorted(findings, key=lambda found: found.passed)
+            ]
+        ),
+        **_samples([found for found in findings if not found.passed]),
         "outcome": dg.MetadataValue.text(judged.recorded.outcome.value),
         "attempt": dg.MetadataValue.int(judged.recorded.attempt_number),
         "state": dg.MetadataValue.text(judged.recorded.state.status.value),
         "state_version": dg.MetadataValue.int(judged.recorded.state.version),
         **({"run_id": dg.MetadataValue.text(judged.manifest.run_id)} if judged.manifest else {}),
     }
+
+
+def finding(found: Finding) -> Metadata:
+    return _samples([found])
+
+
+def findings(answers: Mapping[PartitionKey, Finding], broken: Mapping[PartitionKey, Finding]) -> Metadata:
+    """For one partition its finding; for many, how many broke the rule, and which."""
+    if len(answers) == 1:
+        return _samples([*answers.values()])
+    shown: Metadata = {
+        "partitions": dg.MetadataValue.int(len(answers)),
+        "broken": dg.MetadataValue.int(len(broken)),
+    }
+    if broken:
+        shown["broken_partitions"] = dg.MetadataValue.table(
+            [
+                dg.TableRecord({"partition": key.label, "detail": found.detail})
+                for key, found in sorted(broken.items())[:_LISTED]
+            ]
+        )
+    return shown
+
+
+def _samples(broken: Iterable[Finding]) -> Metadata:
+    rows = [dg.TableRecord({"rule": found.rule.value, "row": sample}) for found in broken for sample in found.samples]
+    return {"sample_rows": dg.MetadataValue.table(rows)} if rows else {}
 
 
 def published_partition(pointer: Pointer, pointer_version: int, preview: pa.Table | None) -> Metadata:

@@ -1,151 +1,40 @@
-"""The assets, the check and the IO manager in real Dagster runs, with the real client, Spark and PostgreSQL."""
+"""The assets, the checks and the IO manager in real Dagster runs, with the real client, Spark and PostgreSQL."""
 
 import gzip
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import dagster as dg
 import pytest
-from dagster._core.storage.tags import (
-    ASSET_PARTITION_RANGE_END_TAG,
-    ASSET_PARTITION_RANGE_START_TAG,
-    PARTITION_NAME_TAG,
-)
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from sqlalchemy import text
 
 from gads_assets.catalog.loading import load_catalog
-from gads_assets.domain.keys import PartitionKey, RunId, partition_key_from_label
+from gads_assets.domain.keys import RunId
 from gads_assets.domain.roles import Role
 from gads_assets.domain.state import Judgement, PartitionStatus
 from gads_assets.emulator.accounts import ACCOUNTS
-from gads_assets.extract.accounts import discover_accounts
 from gads_assets.orchestration.code_location import code_location
-from gads_assets.orchestration.customers import dagster_instance, register_accounts
-from gads_assets.orchestration.resources import SparkResource
-from gads_assets.orchestration.workplace import Workplace
-from gads_assets.settings import read_settings
+from gads_assets.orchestration.customers import register_accounts
 from gads_assets.state.connection import transaction
-from gads_assets.warehouse.arrow import read_published
-
-RAW = dg.AssetKey(["google_ads", "raw", "campaign"])
-TABLE = dg.AssetKey(["google_ads", "campaign"])
-VERDICT = dg.AssetCheckKey(RAW, "verdict")
-NEW_YORK, BERLIN, TOKYO = "2145550101", "3305550102", "4815550103"
+from gads_assets_tests.worlds import (
+    BERLIN,
+    NEW_YORK,
+    RAW,
+    TABLE,
+    TOKYO,
+    VERDICT,
+    SharedSpark,
+    World,
+    evaluations,
+    key,
+    step_failure,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore::dagster.BetaWarning", "ignore::dagster.PreviewWarning")
-
-
-class SharedSpark(SparkResource):
-    """The test process's session, which outlives the run."""
-
-    def session(self) -> SparkSession:
-        return SparkSession.active()
-
-    def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
-        pass
-
-
-@dataclass
-class World:
-    """A home with three registered customers; `run` is what launching partitions from Dagster's page does."""
-
-    here: Workplace
-    instance: dg.DagsterInstance
-    definitions: dg.Definitions
-
-    def run(
-        self, first: str, last: str | None = None, *, assets: Sequence[dg.AssetKey] = (RAW, TABLE)
-    ) -> dg.ExecuteInProcessResult:
-        job = self.definitions.resolve_implicit_global_asset_job_def()
-        if last is None:
-            return job.execute_in_process(
-                instance=self.instance, asset_selection=list(assets), partition_key=first, raise_on_error=False
-            )
-        tags = {ASSET_PARTITION_RANGE_START_TAG: first, ASSET_PARTITION_RANGE_END_TAG: last}
-        return job.execute_in_process(
-            instance=self.instance, asset_selection=list(assets), tags=tags, raise_on_error=False
-        )
-
-    def check_alone(self, label: str) -> dg.ExecuteInProcessResult:
-        job = self.definitions.resolve_job_def("check_alone")
-        customer, day = label.split("|")
-        tags = {
-            PARTITION_NAME_TAG: label,
-            "dagster/partition/customer_id": customer,
-            "dagster/partition/logical_date": day,
-        }
-        return job.execute_in_process(instance=self.instance, tags=tags, raise_on_error=False)
-
-    def status(self, label: str) -> PartitionStatus | None:
-        state = self.here.store_as(Role.CONSUMER).states([_key(label)]).get(_key(label))
-        return state.status if state else None
-
-    def attempts(self, label: str) -> int:
-        return self.here.store_as(Role.CONSUMER).states([_key(label)])[_key(label)].attempt_count
-
-    def published(self) -> dict[str, set[str]]:
-        """Partition → the runs its rows come from."""
-        rows = read_published(self.here.layout, self.here.catalog, "campaign").to_pylist()
-        found: dict[str, set[str]] = {}
-        for row in rows:
-            found.setdefault(f"{row['customer_id']}|{row['logical_date']}", set()).add(row["run_id"])
-        return found
-
-    def materialized(self, key: dg.AssetKey) -> set[str]:
-        return set(self.instance.get_materialized_partitions(key))
-
-    def materialization(self, key: dg.AssetKey, label: str) -> dg.AssetMaterialization:
-        records = self.instance.fetch_materializations(
-            dg.AssetRecordsFilter(asset_key=key, asset_partitions=[label]), limit=1
-        ).records
-        materialization = records[0].asset_materialization
-        assert materialization is not None
-        return materialization
-
-
-@pytest.fixture
-def make_world(
-    spark: SparkSession, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[..., World]]:
-    opened: list[Workplace] = []
-
-    def make(faults: str = "", extra_assets: Sequence[dg.AssetsDefinition] = ()) -> World:
-        monkeypatch.setenv("GADS_HOME", str(tmp_path))
-        monkeypatch.setenv("GADS_DATABASE_URL", database_url)
-        monkeypatch.setenv("GADS_EMULATOR_FAULTS", faults)
-        here = Workplace(read_settings({"GADS_HOME": str(tmp_path), "GADS_DATABASE_URL": database_url}))
-        opened.append(here)
-        register_accounts(here, discover_accounts(here.source, here.source.login_customer_id), now=datetime.now(UTC))
-        instance = here._open.enter_context(dagster_instance(here))
-        alone = dg.define_asset_job("check_alone", selection=dg.AssetSelection.checks(VERDICT))
-        definitions = dg.Definitions.merge(
-            code_location(load_catalog(), SharedSpark()), dg.Definitions(assets=list(extra_assets), jobs=[alone])
-        )
-        return World(here=here, instance=instance, definitions=definitions)
-
-    yield make
-    for here in opened:
-        here.__exit__()
-
-
-def _key(label: str) -> PartitionKey:
-    return partition_key_from_label(label, source="google_ads", query_name="campaign")
-
-
-def _evaluations(result: dg.ExecuteInProcessResult) -> dict[str | None, bool]:
-    return {evaluation.partition: evaluation.passed for evaluation in result.get_asset_check_evaluations()}
-
-
-def _step_failure(result: dg.ExecuteInProcessResult, step: str) -> str:
-    for event in result.all_events:
-        if event.step_key == step and event.event_type is dg.DagsterEventType.STEP_FAILURE:
-            failure = event.step_failure_data
-            return (failure.user_failure_data and failure.user_failure_data.description) or str(failure.error)
-    raise AssertionError(f"step {step} did not fail")
 
 
 def test_one_partition_is_extracted_judged_and_published_with_its_facts_on_the_page(
@@ -157,17 +46,17 @@ def test_one_partition_is_extracted_judged_and_published_with_its_facts_on_the_p
     result = world.run(label)
 
     assert result.success
-    assert _evaluations(result) == {label: True}
-    sealed = world.here.sink.sealed_runs(_key(label))
+    assert evaluations(result) == {label: True}
+    sealed = world.here.sink.sealed_runs(key(label))
     assert world.published() == {label: set(sealed)}
     shown = world.materialization(TABLE, label).metadata
     assert shown["run_id"].value == sealed[0]
     assert shown["schema_version"].value == "1"
     assert shown["pointer_version"].value == 0
-    assert shown["dagster/row_count"].value == world.here.sink.manifest(_key(label), sealed[0]).record_count
+    assert shown["dagster/row_count"].value == world.here.sink.manifest(key(label), sealed[0]).record_count
     assert len(shown["preview"].records) == 5  # type: ignore[attr-defined]
     [load] = world.here.store_as(Role.CONSUMER).load_records()
-    assert (load.key, load.run_id) == (_key(label), sealed[0])
+    assert (load.key, load.run_id) == (key(label), sealed[0])
 
 
 def test_rows_that_cannot_be_previewed_are_one_warning_and_not_a_failed_load(make_world: Callable[..., World]) -> None:
@@ -198,7 +87,7 @@ def test_a_rejected_partition_fails_its_check_and_its_table_is_not_run(make_worl
     result = world.run(label)
 
     assert not result.success
-    assert _evaluations(result) == {label: False}
+    assert evaluations(result) == {label: False}
     assert world.status(label) is PartitionStatus.FAILED
     assert world.materialized(RAW) == {label}
     assert world.materialized(TABLE) == set()
@@ -221,9 +110,9 @@ def test_a_mixed_run_publishes_the_good_partitions_and_ends_failed_naming_the_ot
     assert world.materialized(RAW) == good | {rejected}
     assert world.materialized(TABLE) == good
     assert set(world.published()) == good
-    assert _evaluations(result) == dict.fromkeys(good, True) | {rejected: False}
+    assert evaluations(result) == dict.fromkeys(good, True) | {rejected: False}
     assert {label: world.status(label) for label in unextracted} == dict.fromkeys(unextracted)
-    reason = _step_failure(result, "google_ads__campaign")
+    reason = step_failure(result, "google_ads__campaign")
     assert "4 of 9 partitions were not published" in reason
     for label in (rejected, *unextracted):
         assert label in reason
@@ -234,8 +123,8 @@ def test_every_event_of_a_mixed_run_belongs_to_one_partition(make_world: Callabl
 
     world.run(f"{NEW_YORK}|2024-06-01", f"{BERLIN}|2024-06-03")
 
-    for key, count in ((RAW, 6), (TABLE, 5)):
-        records = world.instance.fetch_materializations(key, limit=100).records
+    for asset, count in ((RAW, 6), (TABLE, 5)):
+        records = world.instance.fetch_materializations(asset, limit=100).records
         assert len(records) == count
         for record in records:
             assert record.partition_key is not None
@@ -267,7 +156,7 @@ def test_failed_reprocessing_leaves_the_published_run_untouched(
     assert set(world.published()) == {label, f"{BERLIN}|2024-06-04"}
     assert world.status(label) is PartitionStatus.SUCCESS
     assert world.attempts(label) == 3
-    assert len(world.here.sink.sealed_runs(_key(label))) == 3
+    assert len(world.here.sink.sealed_runs(key(label))) == 3
 
 
 def test_a_new_extraction_replaces_the_published_run(make_world: Callable[..., World]) -> None:
@@ -275,7 +164,7 @@ def test_a_new_extraction_replaces_the_published_run(make_world: Callable[..., W
     label = f"{TOKYO}|2024-06-01"
     world.run(label)
     world.run(label)
-    runs = world.here.sink.sealed_runs(_key(label))
+    runs = world.here.sink.sealed_runs(key(label))
     assert len(runs) == 2
     assert world.published() == {label: {runs[1]}}
 
@@ -298,14 +187,14 @@ def test_a_check_run_on_its_own_finds_an_altered_file_and_hides_the_partition(ma
     world = make_world()
     label = f"{NEW_YORK}|2024-06-01"
     world.run(label, f"{NEW_YORK}|2024-06-02")
-    [run_id] = world.here.sink.sealed_runs(_key(label))
-    [payload] = world.here.sink.payload_uris(world.here.sink.manifest(_key(label), run_id))
+    [run_id] = world.here.sink.sealed_runs(key(label))
+    [payload] = world.here.sink.payload_uris(world.here.sink.manifest(key(label), run_id))
     content = gzip.decompress(Path(payload).read_bytes())
     Path(payload).write_bytes(gzip.compress(content.replace(b"1", b"2")))
 
     result = world.check_alone(label)
 
-    assert _evaluations(result) == {label: False}
+    assert evaluations(result) == {label: False}
     assert world.status(label) is PartitionStatus.FAILED
     assert set(world.published()) == {f"{NEW_YORK}|2024-06-02"}
     assert world.here.store_as(Role.CONSUMER).open_demotions() == []
@@ -332,7 +221,7 @@ def test_a_partition_without_any_run_cannot_be_checked_and_gets_no_state(make_wo
     result = world.check_alone(label)
 
     assert not result.success
-    assert "no sealed run exists" in _step_failure(result, "google_ads__raw__campaign_verdict")
+    assert "no sealed run exists" in step_failure(result, "google_ads__raw__campaign__validator")
     assert world.status(label) is None
 
 
@@ -340,7 +229,7 @@ def test_a_table_whose_partition_was_never_accepted_refuses_to_load(make_world: 
     world = make_world()
     result = world.run(f"{NEW_YORK}|2024-06-01", assets=[TABLE])
     assert not result.success
-    assert "no run of it was accepted yet" in _step_failure(result, "google_ads__campaign")
+    assert "no run of it was accepted yet" in step_failure(result, "google_ads__campaign")
     assert world.materialized(TABLE) == set()
 
 
@@ -355,8 +244,8 @@ def test_a_suspended_account_fails_alone_with_its_reason(make_world: Callable[..
     result = world.run(f"{NEW_YORK}|2024-06-01", f"{suspended}|2024-06-01")
 
     assert not result.success
-    assert "1 of 4 partitions were not published" in _step_failure(result, "google_ads__campaign")
-    assert suspended in _step_failure(result, "google_ads__campaign")
+    assert "1 of 4 partitions were not published" in step_failure(result, "google_ads__campaign")
+    assert suspended in step_failure(result, "google_ads__campaign")
     assert len(world.published()) == 3
 
 
@@ -375,7 +264,7 @@ def test_a_day_that_could_not_be_asked_for_fails_its_run_also_where_an_earlier_o
     result = world.run(f"{NEW_YORK}|2024-06-01", label)
 
     assert not result.success
-    failure = _step_failure(result, "google_ads__campaign")
+    failure = step_failure(result, "google_ads__campaign")
     assert f"1 of 2 partitions were not published. {label}: customer {BERLIN} is not registered" in failure
     assert world.attempts(label) == 1
     assert world.published() == {**world.published(), **before}
@@ -387,7 +276,7 @@ def test_a_newer_run_is_published_although_a_withdrawal_was_killed_half_way(make
     label = f"{NEW_YORK}|2024-06-01"
     assert world.run(label).success
     [old] = world.published()[label]
-    state = world.here.store_as(Role.CONSUMER).states([_key(label)])[_key(label)]
+    state = world.here.store_as(Role.CONSUMER).states([key(label)])[key(label)]
     assert state.current_run_seq
     rejected = Judgement(
         run_id=RunId(old),
@@ -400,10 +289,10 @@ def test_a_newer_run_is_published_although_a_withdrawal_was_killed_half_way(make
         validation_id="killed",
     )
     world.here.store_as(Role.VALIDATOR).record_judgements(
-        [(_key(label), rejected)], now=datetime.now(UTC), dagster_run_id=None
+        [(key(label), rejected)], now=datetime.now(UTC), dagster_run_id=None
     )
     refused = world.run(label, assets=[TABLE])
-    assert "its rows are being withdrawn; run its check again" in _step_failure(refused, "google_ads__campaign")
+    assert "its rows are being withdrawn; run its check again" in step_failure(refused, "google_ads__campaign")
 
     assert world.run(label).success
 
