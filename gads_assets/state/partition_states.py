@@ -4,10 +4,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Engine, exists, select, text
+from sqlalchemy import ARRAY, Engine, Text, any_, bindparam, exists, select, text
 
 from gads_assets.domain.expectations import Surroundings
 from gads_assets.domain.keys import CustomerId, PartitionKey, RunId
+from gads_assets.domain.readiness import Readiness, ReadyPartition, asked_partitions, tell_ready
 from gads_assets.domain.state import (
     AttemptOutcome,
     DayRange,
@@ -24,6 +25,7 @@ from gads_assets.state.judging import LostRaceError, RecordedJudgement, finish_d
 from gads_assets.state.overriding import return_to_pending
 from gads_assets.state.rows import (
     demotion_from_row,
+    key_from_row,
     key_order,
     keys_json,
     load_record_from_row,
@@ -40,9 +42,17 @@ __all__ = ["AcceptedContent", "RecordedJudgement", "StateStore"]
 
 _STATES = select_by_keys(partition_state)
 
+_BEING_WITHDRAWN = exists().where(*(demotion.c[name] == partition_state.c[name] for name in KEY_COLUMNS))
+
 _PUBLISHABLE = select_by_keys(partition_state).where(
-    partition_state.c.status == PartitionStatus.SUCCESS,
-    ~exists().where(*(demotion.c[name] == partition_state.c[name] for name in KEY_COLUMNS)),
+    partition_state.c.status == PartitionStatus.SUCCESS, ~_BEING_WITHDRAWN
+)
+
+_READINESS = select(partition_state, _BEING_WITHDRAWN.label("demoted")).where(
+    partition_state.c.source == bindparam("source"),
+    partition_state.c.query_name == bindparam("query_name"),
+    partition_state.c.customer_id == any_(bindparam("customers", type_=ARRAY(Text))),
+    partition_state.c.logical_date.between(bindparam("first"), bindparam("last")),
 )
 
 _ACCEPTED = (
@@ -152,24 +162,29 @@ class StateStore:
             rows = connection.execute(_STATES, {"keys": keys_json(keys)}).mappings()
             return {state.key: state for state in map(state_from_row, rows)}
 
-    def states_for(
-        self,
-        *,
-        source: str,
-        query_name: str,
-        customers: Collection[CustomerId] | None = None,
-        days: DayRange | None = None,
-    ) -> list[PartitionState]:
-        """In key order; None means all."""
-        states = partition_state.c
-        wanted = select(partition_state).where(states.source == source, states.query_name == query_name)
-        if customers is not None:
-            wanted = wanted.where(states.customer_id.in_(customers))
-        if days is not None:
-            wanted = wanted.where(states.logical_date.between(days.first, days.last))
+    def ready_partitions(
+        self, query_name: str, customers: Collection[CustomerId], days: DayRange, *, source: str = "google_ads"
+    ) -> list[ReadyPartition]:
+        """What a consumer may read of these customers' days, in key order; a gap is not ready, whatever raw files
+        there are."""
+        return list(self.readiness(query_name, customers, days, source=source).ready)
+
+    def readiness(
+        self, query_name: str, customers: Collection[CustomerId], days: DayRange, *, source: str = "google_ads"
+    ) -> Readiness:
+        """All of these customers' days: ready, or why not. One statement, so one moment."""
+        parameters = {
+            "source": source,
+            "query_name": query_name,
+            "customers": list(customers),
+            "first": days.first,
+            "last": days.last,
+        }
         with transaction(self._engine) as connection:
-            rows = connection.execute(wanted.order_by(*key_order(partition_state))).mappings()
-            return [state_from_row(row) for row in rows]
+            rows = connection.execute(_READINESS, parameters).mappings().all()
+        states = {state.key: state for state in map(state_from_row, rows)}
+        demoted = {key_from_row(row) for row in rows if row["demoted"]}
+        return tell_ready(asked_partitions(source, query_name, customers, days), states, demoted)
 
     def surroundings(
         self, keys: Collection[PartitionKey], *, days: Mapping[str, int], queries: Iterable[str]

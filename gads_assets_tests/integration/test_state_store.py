@@ -14,7 +14,6 @@ from ulid import ULID
 from gads_assets.domain.keys import CustomerId, PartitionKey, RunId, StageId
 from gads_assets.domain.state import (
     AttemptOutcome,
-    DayRange,
     ExtractionAttempt,
     ExtractionOutcome,
     Judgement,
@@ -274,20 +273,6 @@ def test_validators_racing_to_judge_a_partition_for_the_first_time_make_one_row_
             finished.result(timeout=120)
     states = store.states(each for keys in fresh for each in keys)
     assert [(state.attempt_count, state.version) for state in states.values()] == [(3, 3)] * (5 * rounds)
-
-
-def test_states_of_a_query_can_be_narrowed_to_customers_and_days(store: StateStore) -> None:
-    record(store, *((key(customer, day), judgement()) for customer in (1, 2) for day in (0, 1, 2)))
-    record(store, (key(1, 0, "ad_group"), judgement()))
-
-    def found(customers: list[int] | None = None, days: DayRange | None = None) -> list[PartitionKey]:
-        chosen = None if customers is None else [key(customer).customer_id for customer in customers]
-        states = store.states_for(source="google_ads", query_name="campaign", customers=chosen, days=days)
-        return [state.key for state in states]
-
-    assert found() == [key(customer, day) for customer in (1, 2) for day in (0, 1, 2)]
-    assert found([2], DayRange(first=FIRST_DAY + timedelta(days=1), last=FIRST_DAY + timedelta(days=1))) == [key(2, 1)]
-    assert found([]) == []
 
 
 def test_run_seqs_rise_and_are_never_given_twice(store: StateStore) -> None:

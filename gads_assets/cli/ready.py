@@ -1,0 +1,115 @@
+"""`gads ready`: which days a consumer may read."""
+
+import os
+from datetime import UTC, date, datetime, timedelta
+from typing import Annotated
+
+import typer
+
+from gads_assets.cli.output import JsonOption, messages, print_json, print_table
+from gads_assets.domain.keys import CustomerId, parse_customer_id, parse_logical_date
+from gads_assets.domain.readiness import Readiness
+from gads_assets.domain.roles import Role
+from gads_assets.domain.state import DayRange
+from gads_assets.errors import PartitionKeyError
+from gads_assets.raw.layout import run_path
+from gads_assets.settings import read_settings
+
+_DAYS_SHOWN = 7
+
+
+def ready(
+    query_name: Annotated[str, typer.Argument(metavar="QUERY", help="A query of the catalog, for example campaign.")],
+    customer_ids: Annotated[
+        list[str] | None,
+        typer.Option("--customer-id", help="As 123-456-7890; may be repeated. Default: every registered customer."),
+    ] = None,
+    first: Annotated[
+        str | None,
+        typer.Option("--from", metavar="DAY", help="The first day, YYYY-MM-DD. Default: six days before --to."),
+    ] = None,
+    last: Annotated[
+        str | None, typer.Option("--to", metavar="DAY", help="The last day. Default: yesterday in UTC.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List which customers' days are safe to read, and from which run; and why not the others.
+
+    Only what the validator accepted is ready. A day without a judgement is not, even where raw files lie.
+    """
+    from gads_assets.orchestration.workplace import Workplace  # noqa: PLC0415
+
+    days = _days(first, last, today=datetime.now(UTC).date())
+    wanted = [parse_customer_id(text) for text in customer_ids or ()]
+    settings = read_settings(os.environ)
+    with Workplace(settings) as here:
+        here.catalog.query(query_name)
+        known = [account.customer_id for account in here.customers_as(Role.CONSUMER).customers()]
+        _require_known(wanted, known)
+        found = here.store_as(Role.CONSUMER).readiness(query_name, wanted or known, days, source=here.catalog.source)
+    messages.print(
+        f"{len(found.ready)} of {len(found.ready) + len(found.waiting)} partitions of {query_name} "
+        f"from {days.first} to {days.last} are ready"
+    )
+    if as_json:
+        print_json(_document(query_name, days, found, settings.raw_uri))
+    else:
+        _show(found)
+
+
+def _days(first: str | None, last: str | None, *, today: date) -> DayRange:
+    end = parse_logical_date(last) if last else today - timedelta(days=1)
+    start = parse_logical_date(first) if first else end - timedelta(days=_DAYS_SHOWN - 1)
+    if start > end:
+        raise PartitionKeyError(f"--from {start} is after --to {end}; give the earlier day first")
+    return DayRange(first=start, last=end)
+
+
+def _require_known(wanted: list[CustomerId], known: list[CustomerId]) -> None:
+    unknown = sorted(set(wanted) - set(known))
+    if unknown:
+        raise PartitionKeyError(
+            f"customer {', '.join(unknown)} is not registered; run `gads customers sync`, or check the id"
+        )
+
+
+def _document(query_name: str, days: DayRange, found: Readiness, raw_uri: str) -> dict[str, object]:
+    return {
+        "query": query_name,
+        "from": days.first,
+        "to": days.last,
+        "ready": [
+            {
+                "customer_id": partition.key.customer_id,
+                "logical_date": partition.key.logical_date,
+                "run_id": partition.run_id,
+                "raw_uri": f"{raw_uri}/{run_path(partition.key, partition.run_id)}",
+                "schema_version": partition.schema_version,
+                "record_count": partition.record_count,
+                "state_version": partition.state_version,
+                "updated_at": partition.updated_at.isoformat(),
+            }
+            for partition in found.ready
+        ],
+        "not_ready": [
+            {
+                "customer_id": partition.key.customer_id,
+                "logical_date": partition.key.logical_date,
+                "status": partition.status,
+                "reason": partition.reason,
+            }
+            for partition in found.waiting
+        ],
+    }
+
+
+def _show(found: Readiness) -> None:
+    rows = [
+        *((each.key, "ready", str(each.record_count), each.run_id) for each in found.ready),
+        *((each.key, each.status.value, "", each.reason) for each in found.waiting),
+    ]
+    print_table(
+        None,
+        ["customer", "day", "", "rows", "run, or why not"],
+        [(key.customer_id, key.logical_date, *shown) for key, *shown in sorted(rows, key=lambda row: row[0])],
+    )
