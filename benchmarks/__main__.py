@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks import demo, publish_batch, publish_in_a_row, publish_one_partition, record_verdicts
+from benchmarks import demo, publish_batch, publish_in_a_row, publish_one_partition, record_verdicts, validate_batch
 from benchmarks.results import Result, belongs, document, results_of_others
 from benchmarks.workbench import Workbench, jar_folder, open_workbench
 from gads_assets.cli.output import print_json, print_table
@@ -22,6 +22,7 @@ from gads_assets.settings import Settings, read_settings
 RESULTS: Final = Path(__file__).with_name("results.json")
 
 IN_A_WARM_SESSION: Final[dict[str, Callable[[Workbench], list[Result]]]] = {
+    "validate_batch": validate_batch.measure,
     "publish_one_partition": publish_one_partition.measure,
     "publish_in_a_row": publish_in_a_row.measure,
     "publish_batch": publish_batch.measure,

@@ -33,7 +33,7 @@ class Step:
 
     @property
     def part(self) -> str:
-        if self.key.endswith("_verdict"):
+        if self.key.endswith("__validator"):
             return "verdict_steps"
         return "extraction_steps" if "__raw__" in self.key else "publish_steps"
 

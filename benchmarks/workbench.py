@@ -54,11 +54,15 @@ class Workbench:
     def schema(self) -> QuerySchema:
         return self.catalog.query(QUERY).schema
 
-    def judged_runs(self, partitions: int, *, rows: int) -> list[JudgedRun]:
-        """Sealed and accepted runs of new partitions, a hundred days a customer."""
+    def sealed_runs(self, partitions: int, *, rows: int) -> list[RunManifest]:
+        """Of new partitions, a hundred days a customer."""
         keys = [_key(self.catalog.source, next(self._numbers)) for _ in range(partitions)]
         version = self.schema.version
-        runs = [seal(self.sink, key, _rows(self.schema, key, rows), schema_version=version) for key in keys]
+        return [seal(self.sink, key, _rows(self.schema, key, rows), schema_version=version) for key in keys]
+
+    def judged_runs(self, partitions: int, *, rows: int) -> list[JudgedRun]:
+        """Sealed and accepted."""
+        runs = self.sealed_runs(partitions, rows=rows)
         verdicts = judge_runs(lambda: self.spark, self.sink, self.catalog, {run.key: run.run_id for run in runs})
         return [JudgedRun(manifest=run, authority=authority(run, verdicts.judged[run.key].verdict)) for run in runs]
 

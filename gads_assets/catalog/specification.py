@@ -43,6 +43,22 @@ class QuerySchema:
     def column_names(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.columns)
 
+    @property
+    def customer_column(self) -> str:
+        return self._required_column("customer.id")
+
+    @property
+    def day_column(self) -> str:
+        return self._required_column("segments.date")
+
+    def _required_column(self, field: str) -> str:
+        name = self.column_of(field)
+        if name is None:
+            raise CatalogError(
+                f"schema version {self.version} of {self.query_name} has no {field}, so its rows belong to no partition"
+            )
+        return name
+
     def column_of(self, field: str) -> str | None:
         """The name of the column that holds this field of the API."""
         return next((column.name for column in self.columns if column.field == field), None)

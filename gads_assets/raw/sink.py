@@ -36,7 +36,7 @@ from gads_assets.errors import (
     UnreadableRunError,
 )
 from gads_assets.raw.layout import PAYLOAD, SEAL, Entry, partition_path, read_entry, run_path
-from gads_assets.raw.storage import has_seal, names_in, on_disk, remove_unsealed, sync, write_seal
+from gads_assets.raw.storage import has_seal, names_in, on_disk, open_to_read, remove_unsealed, sync, write_seal
 
 _CHUNK = 1 << 20
 
@@ -65,12 +65,19 @@ class RawSink:
     def __init__(self, root: str) -> None:
         try:
             self.root = UPath(root)
+            self._path = self.root.path.rstrip("/")
             self.root.fs  # noqa: B018  made when first asked for, and then it may say which package it lacks
         except (ImportError, ValueError) as error:
             raise SettingsError(
                 f"the raw sink cannot be at {root} ({error}); install what that needs, or set GADS_RAW_URI to another "
                 "place"
             ) from None
+
+    @property
+    def reads_at_once(self) -> int:
+        """How many runs are best read at the same time: a disk answers at once, and threads would only queue up for
+        Python; a store takes its time over each."""
+        return 2 if on_disk(self.root) else 16
 
     def begin(self, key: PartitionKey, run_id: RunId) -> "RunWriter":
         """Opens a new run; raises SealedRunError when that run id was used before, sealed or not."""
@@ -102,7 +109,8 @@ class RawSink:
         """Reads a seal and makes sure that it belongs to the place where it was found."""
         with _readable(key, run_id):
             try:
-                content = (self.root / run_path(key, run_id) / SEAL).read_bytes()
+                with self._open(key, run_id, SEAL) as seal:
+                    content = seal.read()
             except FileNotFoundError:
                 raise RunNotFoundError(f"run {run_id} of {key} has no seal: it does not exist", run_id=run_id) from None
         try:
@@ -117,28 +125,26 @@ class RawSink:
         return manifest
 
     def payload_uris(self, manifest: RunManifest) -> list[str]:
-        directory = self.root / run_path(manifest.key, manifest.run_id)
-        return [str(directory / file.name) for file in manifest.files]
+        directory = str(self.root / run_path(manifest.key, manifest.run_id))
+        return [f"{directory}/{file.name}" for file in manifest.files]
 
     def verify(self, manifest: RunManifest) -> None:
         """Compares every byte with the seal; raises BrokenSealError naming the first file that differs."""
-        directory = self.root / run_path(manifest.key, manifest.run_id)
+        key, run_id = manifest.key, manifest.run_id
         expected = {file.name for file in manifest.files} | {SEAL}
-        with _readable(manifest.key, manifest.run_id):
-            present = names_in(directory)
+        with _readable(key, run_id):
+            present = names_in(self.root / run_path(key, run_id))
         for name in sorted(expected ^ present):
             what = "is missing" if name in expected else "is not named by the seal"
-            raise BrokenSealError(
-                f"run {manifest.run_id} of {manifest.key}: file {name} {what}", run_id=manifest.run_id
-            )
+            raise BrokenSealError(f"run {run_id} of {key}: file {name} {what}", run_id=run_id)
         for file in manifest.files:
-            with _readable(manifest.key, manifest.run_id):
-                size, digest = _measure(directory / file.name)
+            with _readable(key, run_id), self._open(key, run_id, file.name) as content:
+                size, digest = _measure(content)
             if (size, digest) != (file.bytes, file.sha256):
                 raise BrokenSealError(
-                    f"run {manifest.run_id} of {manifest.key}: {file.name} has {size} bytes and SHA-256 {digest[:12]}…,"
+                    f"run {run_id} of {key}: {file.name} has {size} bytes and SHA-256 {digest[:12]}…,"
                     f" the seal says {file.bytes} and {file.sha256[:12]}…",
-                    run_id=manifest.run_id,
+                    run_id=run_id,
                 )
 
     def rows(self, manifest: RunManifest) -> Iterator[dict[str, Any]]:
@@ -148,21 +154,23 @@ class RawSink:
 
     def payload_lines(self, manifest: RunManifest) -> Iterator[bytes]:
         """For callers that have compared the bytes with the seal. Raises BrokenPayloadError where they are no gzip."""
-        directory = self.root / run_path(manifest.key, manifest.run_id)
+        key, run_id = manifest.key, manifest.run_id
         for file in manifest.files:
             with (
-                _readable(manifest.key, manifest.run_id),
-                (directory / file.name).open("rb") as compressed,
+                _readable(key, run_id),
+                self._open(key, run_id, file.name) as compressed,
                 gzip.open(compressed, "rb") as lines,
             ):
                 try:
                     yield from lines
                 except (gzip.BadGzipFile, EOFError, zlib.error) as error:
                     raise BrokenPayloadError(
-                        f"run {manifest.run_id} of {manifest.key}: {file.name} was sealed as it is, but cannot be "
-                        f"decompressed ({error})",
-                        run_id=manifest.run_id,
+                        f"run {run_id} of {key}: {file.name} was sealed as it is, but cannot be decompressed ({error})",
+                        run_id=run_id,
                     ) from None
+
+    def _open(self, key: PartitionKey, run_id: RunId, name: str) -> IO[bytes]:
+        return open_to_read(self.root.fs, f"{self._path}/{run_path(key, run_id)}/{name}")
 
     def remove_unsealed(self, key: PartitionKey, run_id: RunId) -> None:
         """Removes a run that was never sealed, also one that an earlier removal left half way; none there is fine.
@@ -295,12 +303,11 @@ class _HashingFile:
             self._file.close()
 
 
-def _measure(path: UPath) -> tuple[int, str]:
+def _measure(file: IO[bytes]) -> tuple[int, str]:
     digest, size = hashlib.sha256(), 0
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-            size += len(chunk)
+    while chunk := file.read(_CHUNK):
+        digest.update(chunk)
+        size += len(chunk)
     return size, digest.hexdigest()
 
 

@@ -23,24 +23,34 @@ class RowCondition:
 
 def row_conditions(schema: QuerySchema, limits: Limits) -> list[RowCondition]:
     """What can be told from a row's columns alone."""
-    conditions = [
+    return [
         RowCondition(
             rule=Rule.SCHEMA,
             condition=f"`{MALFORMED}` IS NOT NULL",
             what=f"that the columns of schema version {schema.version} cannot hold",
         ),
+        RowCondition(rule=Rule.CUSTOMER, condition=f"`{schema.customer_column}` IS NULL", what="of no customer"),
+        RowCondition(rule=Rule.DAY, condition=f"`{schema.day_column}` IS NULL", what="of no day"),
         RowCondition(
             rule=Rule.NATURAL_KEY,
             condition=" OR ".join(f"`{name}` IS NULL" for name in schema.natural_key),
             what=f"without a natural key ({', '.join(schema.natural_key)})",
         ),
+        *_bounds(schema, limits),
     ]
-    if customer := schema.column_of("customer.id"):
-        condition = f"NOT (CAST(`{customer}` AS STRING) <=> {CUSTOMER})"
-        conditions.append(RowCondition(rule=Rule.CUSTOMER, condition=condition, what="of another customer"))
-    if day := schema.column_of("segments.date"):
-        conditions.append(RowCondition(rule=Rule.DAY, condition=f"NOT (`{day}` <=> {DAY})", what="of another day"))
-    return [*conditions, *_bounds(schema, limits)]
+
+
+def place_conditions(schema: QuerySchema) -> list[RowCondition]:
+    """What can be told from a row and the directory it lies in."""
+    customer, day = schema.customer_column, schema.day_column
+    return [
+        RowCondition(
+            rule=Rule.CUSTOMER,
+            condition=f"coalesce(CAST(`{customer}` AS STRING) <> {CUSTOMER}, false)",
+            what="of another customer",
+        ),
+        RowCondition(rule=Rule.DAY, condition=f"coalesce(`{day}` <> {DAY}, false)", what="of another day"),
+    ]
 
 
 def unclean_text(schema: QuerySchema) -> str:

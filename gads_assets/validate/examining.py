@@ -10,7 +10,7 @@ from gads_assets.catalog.specification import Limits, QuerySchema
 from gads_assets.domain.keys import RunId
 from gads_assets.domain.verdict import SAMPLES_PER_RULE, RowFault, Rule
 from gads_assets.raw.frames import LINE, RUN, sealed_lines
-from gads_assets.validate.conditions import RowCondition, line_conditions, row_conditions
+from gads_assets.validate.conditions import RowCondition, line_conditions, place_conditions, row_conditions
 
 _SAMPLE_CHARACTERS: Final = 500
 
@@ -20,7 +20,7 @@ def examine_runs(
 ) -> dict[RunId, tuple[RowFault, ...]]:
     """By run; one that breaks no rule is not among them. A row that does not fit the schema breaks no other rule:
     whatever else is wrong with it follows from that."""
-    conditions = [*line_conditions(schema), *row_conditions(schema, limits)]
+    conditions = [*line_conditions(schema), *row_conditions(schema, limits), *place_conditions(schema)]
     repeated = RowCondition(rule=Rule.NATURAL_KEY, condition="_repetition > 1", what="with the natural key of another")
     unfit = [condition for condition in conditions if condition.rule is Rule.SCHEMA]
     others = [condition for condition in conditions if condition.rule is not Rule.SCHEMA]

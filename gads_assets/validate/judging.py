@@ -24,8 +24,6 @@ from gads_assets.errors import (
 from gads_assets.raw.sink import RawSink
 from gads_assets.validate.measuring import Batch, measure_runs
 
-_READERS = 8
-
 
 @dataclass(frozen=True, kw_only=True)
 class JudgedRun:
@@ -65,7 +63,7 @@ def judge_runs(
     Each run is judged by the schema version it was extracted under, and warned of by what surrounds it: what the
     ledger knows, and the other runs of this batch. The session is opened only if there is something to read.
     """
-    with ThreadPoolExecutor(_READERS) as pool:
+    with ThreadPoolExecutor(sink.reads_at_once) as pool:
         examined = dict(zip(runs, pool.map(lambda item: _examine(sink, catalog, *item), runs.items()), strict=True))
     intact = {key: found for key, found in examined.items() if isinstance(found, _Intact)}
     measured = _measure(session, sink, catalog, intact)

@@ -20,7 +20,6 @@ from gads_assets.validate.examining import examine_runs
 from gads_assets.validate.screening import Screening, screen_runs
 
 _NOTHING: Final = Screening(content=ContentDigest(rows=0, first=0, second=0), spend=None, suspect=False)
-_READERS: Final = 8
 _ROWS_AT_ONCE: Final = 3_000_000
 """A screening holds eight bytes, boxed, for each row: some hundred a row in all."""
 
@@ -55,7 +54,7 @@ def _measure(spark: SparkSession, sink: RawSink, batch: Batch) -> dict[RunId, Ru
     # A file is read also where the seal promises no row: it may hold some all the same.
     screened: dict[RunId, Screening] = {}
     for chosen in _by_size(batch.runs):
-        screened |= screen_runs(spark, uris(chosen), batch.schema, batch.limits)
+        screened |= screen_runs(spark, uris(chosen), batch.schema, batch.limits, batch.runs)
     to_examine = [run_id for run_id in batch.runs if run_id in batch.suspects or screened.get(run_id, _NOTHING).suspect]
     faults = examine_runs(spark, uris(to_examine), batch.schema, batch.limits) if to_examine else {}
     return {
@@ -88,6 +87,6 @@ def _undecodable(sink: RawSink, runs: Collection[RunManifest]) -> dict[RunId, Br
             return error
         return None
 
-    with ThreadPoolExecutor(_READERS) as pool:
+    with ThreadPoolExecutor(sink.reads_at_once) as pool:
         found = zip(runs, pool.map(decode, runs), strict=True)
         return {run.run_id: error for run, error in found if error}

@@ -1,15 +1,17 @@
 """One pass over the rows of many sealed runs, to tell the clean ones from those that must be looked into."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program gives it
 
 from gads_assets.catalog.limits import COST_FIELD
 from gads_assets.catalog.specification import Limits, QuerySchema
 from gads_assets.domain.content import ContentDigest, digest_aggregates, digest_from_aggregates, row_hashes
 from gads_assets.domain.keys import RunId
+from gads_assets.domain.manifest import RunManifest
 from gads_assets.domain.verdict import Spend
 from gads_assets.raw.frames import CUSTOMER, DAY, RUN, sealed_rows
 from gads_assets.validate.conditions import row_conditions, unclean_text
@@ -28,15 +30,21 @@ class Screening:
 
 
 def screen_runs(
-    spark: SparkSession, uris: Sequence[str], schema: QuerySchema, limits: Limits
+    spark: SparkSession, uris: Sequence[str], schema: QuerySchema, limits: Limits, runs: Mapping[RunId, RunManifest]
 ) -> dict[RunId, Screening]:
-    """By run; one without rows is not among them."""
-    suspicious = " OR ".join([*(rule.condition for rule in row_conditions(schema, limits)), unclean_text(schema)])
+    """By run, of those to which the files belong; one without rows is not among them."""
+    suspicious = " OR ".join([*(each.condition for each in row_conditions(schema, limits)), unclean_text(schema)])
     first, second = row_hashes(key=(CUSTOMER, DAY), columns=[column.name for column in schema.report_columns])
     costs = _costs(schema)
+    # The row's own customer and day stand for those of its place, which take long to cut out of each row's path. Where
+    # they are not the run's, the run is suspect, and what was hashed does not count.
+    own = {CUSTOMER: f"CAST(`{schema.customer_column}` AS STRING)", DAY: f"`{schema.day_column}`"}
+    rows = sealed_rows(spark, uris, schema).withColumns({name: F.expr(value) for name, value in own.items()})
     # Projected before they are added up, so that each hash is computed once.
-    rows = sealed_rows(spark, uris, schema).selectExpr(
+    projected = rows.selectExpr(
         RUN,
+        f"`{schema.customer_column}` AS _customer",
+        f"{DAY} AS _day",
         f"{first} AS _first",
         f"{second} AS _second",
         f"xxhash64({', '.join(f'`{name}`' for name in schema.natural_key)}) AS _key",
@@ -45,6 +53,7 @@ def screen_runs(
     )
     measures = {
         **digest_aggregates("_first", "_second"),
+        **{f"{bound}{name}": f"{bound}({name})" for name in ("_customer", "_day") for bound in ("min", "max")},
         "suspects": "count_if(_suspect)",
         # Hashes, whose collisions make a run suspect and no more. Grouping by the keys themselves would send every
         # row through a shuffle, which took half as long again as all the rest.
@@ -52,8 +61,8 @@ def screen_runs(
         # As decimals: a sum of absurd costs must not overflow, which would end the job for every run.
         **{name: f"sum(CAST({name} AS DECIMAL(20, 0)))" for name in costs},
     }
-    by_run = rows.groupBy(RUN).agg(*(F.expr(expression).alias(name) for name, expression in measures.items()))
-    return {RunId(row[RUN]): _screening(row) for row in by_run.collect()}
+    by_run = projected.groupBy(RUN).agg(*(F.expr(expression).alias(name) for name, expression in measures.items()))
+    return {RunId(row[RUN]): _screening(row.asDict(), runs[row[RUN]]) for row in by_run.collect()}
 
 
 def _costs(schema: QuerySchema) -> dict[str, str]:
@@ -65,18 +74,21 @@ def _costs(schema: QuerySchema) -> dict[str, str]:
     return {"_spend": f"`{cost}`", "_comparable": f"if(`{channel}` <=> 'PERFORMANCE_MAX', 0, `{cost}`)"}
 
 
-def _screening(row: Row) -> Screening:
-    found = row.asDict()
+def _screening(found: Mapping[str, Any], run: RunManifest) -> Screening:
+    digest = ("rows", "first_low", "first_high", "second_low", "second_high")
+    customers = {str(found["min_customer"]), str(found["max_customer"])}
+    days = {found["min_day"], found["max_day"]}
     return Screening(
-        content=digest_from_aggregates(
-            **{name: found[name] for name in ("rows", "first_low", "first_high", "second_low", "second_high")}
-        ),
+        content=digest_from_aggregates(**{name: found[name] for name in digest}),
         spend=_spend(found),
-        suspect=bool(found["suspects"]) or found["keys"] < found["rows"],
+        suspect=bool(found["suspects"])
+        or found["keys"] < found["rows"]
+        or customers != {run.customer_id}
+        or days != {run.logical_date},
     )
 
 
-def _spend(found: dict[str, int | None]) -> Spend | None:
+def _spend(found: Mapping[str, Any]) -> Spend | None:
     spend, comparable = found.get("_spend"), found.get("_comparable")
     if spend is None or not 0 <= spend <= _LARGEST:
         return None

@@ -4,13 +4,14 @@ import json
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gads_assets.cli.main import _COMMANDS, _load
-from gads_assets_tests.acceptance.commands import GADS, Home, demonstrated_home, finish
+from gads_assets_tests.acceptance.commands import GADS, Home, assert_refused, demonstrated_home, finish
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +71,8 @@ def test_help_says_what_the_command_goes_by(home: Home, command: tuple[str, ...]
         ("query",),
         ("query", "SELECT 1", "SELECT 2"),
         ("customers", "add"),
+        ("ready",),
+        ("housekeeping", "--grace-hours", "soon"),
         ("ui", "--port", "many"),
         ("ui", "--port", "70000"),
         ("emulator", "--latency-ms", "-1"),
@@ -95,6 +98,8 @@ def test_wrong_usage_exits_2_with_a_hint_and_touches_nothing(home: Home, wrong: 
         ("catalog", "list", "--json"),
         ("catalog", "check", "--json"),
         ("catalog", "schema", "campaign", "--json"),
+        ("ready", "campaign", "--json"),
+        ("housekeeping", "--json"),
     ],
     ids=lambda command: " ".join(command[:2]),
 )
@@ -102,6 +107,39 @@ def test_json_is_one_document_and_nothing_else(demonstrated: Home, command: tupl
     answer = demonstrated.gads(*command)
     assert answer.returncode == 0, answer.stderr
     assert json.loads(answer.stdout, parse_constant=pytest.fail)
+
+
+def test_ready_tells_the_run_to_read_for_each_accepted_day_and_the_reason_for_each_gap(demonstrated: Home) -> None:
+    since = (datetime.now(UTC) - timedelta(days=14)).date().isoformat()
+    document = json.loads(demonstrated.gads("ready", "keyword_view", "--from", since, "--json").stdout)
+    assert (document["query"], document["from"]) == ("keyword_view", since)
+    assert len(document["ready"]) == 3 * 7  # what the demo publishes
+    for partition in document["ready"]:
+        assert Path(partition["raw_uri"], "metadata.json").is_file()
+        assert partition["raw_uri"].endswith(partition["run_id"])
+    before = demonstrated.gads("ready", "keyword_view", "--from", "2024-03-01", "--to", "2024-03-02", "--json")
+    gaps = json.loads(before.stdout)
+    assert gaps["ready"] == []
+    assert {(gap["status"], gap["reason"]) for gap in gaps["not_ready"]} == {("pending", "no run of it was judged yet")}
+    assert len(gaps["not_ready"]) == 3 * 2
+    assert "0 of 6 partitions of keyword_view" in before.stderr
+    table = demonstrated.gads("ready", "keyword_view", "--customer-id", "214-555-0101", "--from", since)
+    assert table.stdout.count("ready") == 7
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (("keywords",), "query 'keywords' is not in the catalog"),
+        (("campaign", "--customer-id", "12"), "customer id '12' is not ten digits"),
+        (("campaign", "--customer-id", "9999999999"), "customer 9999999999 is not registered"),
+        (("campaign", "--from", "2024-02-30"), "not in the calendar"),
+        (("campaign", "--from", "2024-06-02", "--to", "2024-06-01"), "give the earlier day first"),
+    ],
+    ids=lambda words: " ".join(words) if isinstance(words, tuple) else "",
+)
+def test_what_cannot_be_ready_is_refused_in_one_line(demonstrated: Home, asked: tuple[str, ...], told: str) -> None:
+    assert_refused(demonstrated.gads("ready", *asked), told)
 
 
 def test_the_emulators_json_is_one_line_as_soon_as_it_serves(home: Home) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from benchmarks import publish_batch, publish_in_a_row, publish_one_partition, record_verdicts
+from benchmarks import publish_batch, publish_in_a_row, publish_one_partition, record_verdicts, validate_batch
 from benchmarks.__main__ import main
 from benchmarks.demo import DemoRun, Step, split_run
 from benchmarks.results import Result, document, results_of_others
@@ -15,10 +15,11 @@ NOW = datetime(2026, 11, 16, 9, 30, tzinfo=UTC)
 KEYS = {"name", "unit", "ours", "peer", "peer_value", "ratio", "goal", "better", "met"}
 
 
-def test_every_measurement_of_publishing_gives_our_time_beside_its_peers(spark: SparkSession, tmp_path: Path) -> None:
+def test_every_measurement_with_spark_gives_our_time_beside_its_peers(spark: SparkSession, tmp_path: Path) -> None:
     bench = Workbench(spark=spark, folder=tmp_path)
 
     results = [
+        *validate_batch.measure(bench, partitions=3, rows=2, warm_up=0, rounds=1),
         *publish_one_partition.measure(bench, rows=2, warm_up=0, rounds=1),
         *publish_in_a_row.measure(bench, rows=2, warm_up=1, publishes=2),
         *publish_batch.measure(bench, partitions=3, rows=2, warm_up=0, rounds=1),
@@ -28,6 +29,7 @@ def test_every_measurement_of_publishing_gives_our_time_beside_its_peers(spark: 
     assert written["when"] == "2026-11-16T09:30:00+00:00"
     assert written["machine"]["spark"] == spark.version
     assert [row["name"] for row in written["results"]] == [
+        "validate_batch",
         "publish_one_partition",
         "publish_in_a_row_mean",
         "publish_in_a_row_last",
@@ -55,7 +57,7 @@ def test_the_parts_of_a_demo_add_up_to_its_total() -> None:
         launched=1000.0,
         steps=[
             Step(key="google_ads__raw__campaign", started=1010.0, ended=1012.0),
-            Step(key="google_ads__raw__campaign_verdict", started=1012.0, ended=1030.0),
+            Step(key="google_ads__raw__campaign__validator", started=1012.0, ended=1030.0),
             Step(key="google_ads__campaign", started=1031.0, ended=1045.0),
         ],
     )
