@@ -1,9 +1,10 @@
 """metadata.json: the seal of a run directory, and everything later steps need to know about the run."""
 
 import json
+import re
 from dataclasses import asdict, dataclass, fields
 from datetime import date, datetime
-from typing import Any
+from typing import Any, Final
 
 from gads_assets.domain.keys import (
     CustomerId,
@@ -16,6 +17,11 @@ from gads_assets.domain.keys import (
 from gads_assets.errors import PartitionKeyError
 
 MANIFEST_VERSION = 1
+
+_LARGEST_RUN_SEQ: Final = 2**63 - 1
+_SHA256: Final = re.compile(r"[0-9a-f]{64}\Z")
+# Spark reads by name: it passes over `_x` and `.x`, takes `*` for a pattern and anything but .gz for plain text.
+_FILE_NAME: Final = re.compile(r"part-[0-9]{5}\.jsonl\.gz\Z")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,12 +82,12 @@ def manifest_from_json(content: bytes) -> RunManifest:
     """Strict: a missing, unknown or mistyped member is an error, never a default."""
     try:
         document = json.loads(content)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ManifestError(f"metadata.json is not JSON: {error}") from None
     if not isinstance(document, dict):
         raise ManifestError("metadata.json is not an object")
     version = document.pop("manifest_version", None)
-    if version != MANIFEST_VERSION:
+    if version is True or version != MANIFEST_VERSION:
         raise ManifestError(f"metadata.json has manifest_version {version!r}; this code reads {MANIFEST_VERSION}")
     expected = {field.name for field in fields(RunManifest)}
     if document.keys() != expected:
@@ -100,17 +106,14 @@ def _encode(value: object) -> str:
 
 
 def _decode(document: dict[str, Any]) -> RunManifest:
-    counts = {"run_seq", "record_count"}
     for name, value in document.items():
-        if name in counts:
-            _require_count(name, value)
-        elif name != "files" and not isinstance(value, str):
+        if name not in {"run_seq", "record_count", "files"} and not isinstance(value, str):
             raise TypeError(f"{name} must be text")
-    document["files"] = tuple(PayloadFile(**item) for item in document["files"])
-    for file in document["files"]:
-        _require_count("files.bytes", file.bytes)
-        if not isinstance(file.name, str) or not isinstance(file.sha256, str) or "/" in file.name:
-            raise ValueError("files must name plain files with a SHA-256 each")
+    _require_count("record_count", document["record_count"])
+    _require_count("run_seq", document["run_seq"])
+    if not 1 <= document["run_seq"] <= _LARGEST_RUN_SEQ:
+        raise ValueError(f"run_seq must be from 1 to {_LARGEST_RUN_SEQ}, as the database gives them")
+    document["files"] = _files(document["files"])
     for name in ("logical_date", "window_start", "window_end"):
         document[name] = parse_logical_date(document[name])
     for name in ("extraction_started_at", "extraction_finished_at"):
@@ -120,13 +123,38 @@ def _decode(document: dict[str, Any]) -> RunManifest:
     return RunManifest(**document)
 
 
+def _files(items: object) -> tuple[PayloadFile, ...]:
+    if not isinstance(items, list) or not items:
+        raise TypeError("files must be a list of at least one file")
+    files = tuple(map(_file, items))
+    if len({file.name for file in files}) < len(files):
+        raise ValueError("files names a file twice")
+    return files
+
+
+def _file(item: object) -> PayloadFile:
+    if not isinstance(item, dict) or item.keys() != {field.name for field in fields(PayloadFile)}:
+        raise TypeError("each of files must have name, bytes and sha256, and nothing else")
+    _require_count("files.bytes", item["bytes"])
+    for name, pattern, rule in (
+        ("name", _FILE_NAME, "name plain files, like part-00000.jsonl.gz"),
+        ("sha256", _SHA256, "have a SHA-256 each, of 64 digits"),
+    ):
+        if not isinstance(item[name], str) or not pattern.match(item[name]):
+            raise ValueError(f"files must {rule}, not {item[name]!r}")
+    return PayloadFile(**item)
+
+
 def _require_count(name: str, value: object) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise ValueError(f"{name} must be a whole number, zero or more")
 
 
 def _moment(name: str, text: str) -> datetime:
-    moment = datetime.fromisoformat(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{name} must be a time in ISO 8601, not {text!r}") from None
     if moment.tzinfo is None:
-        raise ValueError(f"{name} must be a time with its zone")
+        raise ValueError(f"{name} must be a time with its zone, not {text!r}")
     return moment

@@ -39,6 +39,9 @@ from gads_assets.raw.layout import PAYLOAD, SEAL, Entry, partition_path, read_en
 from gads_assets.raw.storage import has_seal, names_in, on_disk, open_to_read, remove_unsealed, sync, write_seal
 
 _CHUNK = 1 << 20
+_COMPRESSED_CHUNK = 1 << 12  # it may grow a thousandfold
+_LARGEST_SEAL = 1 << 20
+_GZIP = zlib.MAX_WBITS | 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,9 +113,11 @@ class RawSink:
         with _readable(key, run_id):
             try:
                 with self._open(key, run_id, SEAL) as seal:
-                    content = seal.read()
+                    content = seal.read(_LARGEST_SEAL + 1)
             except FileNotFoundError:
                 raise RunNotFoundError(f"run {run_id} of {key} has no seal: it does not exist", run_id=run_id) from None
+        if len(content) > _LARGEST_SEAL:
+            raise BrokenSealError(f"run {run_id} of {key}: {SEAL} is larger than {_LARGEST_SEAL} bytes", run_id=run_id)
         try:
             manifest = manifest_from_json(content)
         except ManifestError as error:
@@ -153,17 +158,16 @@ class RawSink:
         yield from map(json.loads, self.payload_lines(manifest))
 
     def payload_lines(self, manifest: RunManifest) -> Iterator[bytes]:
-        """For callers that have compared the bytes with the seal. Raises BrokenPayloadError where they are no gzip."""
+        """Without their line breaks, for callers that have compared the bytes with the seal.
+
+        Raises BrokenPayloadError where they are no gzip.
+        """
         key, run_id = manifest.key, manifest.run_id
         for file in manifest.files:
-            with (
-                _readable(key, run_id),
-                self._open(key, run_id, file.name) as compressed,
-                gzip.open(compressed, "rb") as lines,
-            ):
+            with _readable(key, run_id), self._open(key, run_id, file.name) as compressed:
                 try:
-                    yield from lines
-                except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+                    yield from _lines(_decompressed(compressed))
+                except (EOFError, zlib.error) as error:
                     raise BrokenPayloadError(
                         f"run {run_id} of {key}: {file.name} was sealed as it is, but cannot be decompressed ({error})",
                         run_id=run_id,
@@ -309,6 +313,29 @@ def _measure(file: IO[bytes]) -> tuple[int, str]:
         digest.update(chunk)
         size += len(chunk)
     return size, digest.hexdigest()
+
+
+def _decompressed(file: IO[bytes]) -> Iterator[bytes]:
+    """Nothing but whole gzip members, at least one. Python's own reader also takes no bytes at all, or zeros after the
+    last member, at which Spark's stops."""
+    member = zlib.decompressobj(_GZIP)
+    while chunk := file.read(_COMPRESSED_CHUNK):
+        while chunk:
+            if member.eof:
+                member = zlib.decompressobj(_GZIP)
+            yield member.decompress(chunk)
+            chunk = member.unused_data
+    if not member.eof:
+        raise EOFError("it ends before its gzip stream does")
+
+
+def _lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    rest = b""
+    for chunk in chunks:
+        *whole, rest = (rest + chunk).split(b"\n")
+        yield from whole
+    if rest:
+        yield rest
 
 
 @contextmanager
