@@ -10,6 +10,7 @@ from gads_assets.domain.keys import PartitionKey
 from gads_assets.domain.manifest import RunManifest
 
 SAMPLES_PER_RULE = 20
+SAMPLE_CHARACTERS = 500
 
 
 class Severity(StrEnum):

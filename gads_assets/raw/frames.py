@@ -14,7 +14,7 @@ RUN: Final = "_run_id"
 MALFORMED: Final = "_malformed"
 LINE: Final = "_line"
 
-_JSON: Final = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": MALFORMED}
+_JSON: Final = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": MALFORMED, "allowSingleQuotes": "false"}
 
 
 def sealed_rows(spark: "SparkSession", uris: Sequence[str], schema: QuerySchema) -> "DataFrame":

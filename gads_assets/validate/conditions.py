@@ -62,15 +62,27 @@ def unclean_text(schema: QuerySchema) -> str:
 def line_conditions(schema: QuerySchema) -> list[RowCondition]:
     """What only the row's own bytes tell."""
     members = ", ".join(f"'{name}'" for name in sorted(schema.column_names))
+    # Of JSON the reader leaves null what a column cannot hold, and keeps the rest; of anything else it keeps nothing.
+    kept = " OR ".join(f"`{name}` IS NOT NULL" for name in schema.column_names)
+    converted_in_part = f"`{MALFORMED}` IS NOT NULL AND ({kept})"
     return [
-        RowCondition(rule=Rule.SCHEMA, condition=f"NOT is_valid_utf8({LINE})", what="that are not UTF-8"),
+        RowCondition(rule=Rule.SCHEMA, condition=f"NOT is_valid_utf8({LINE})", what="not in UTF-8"),
         RowCondition(
-            rule=Rule.SCHEMA, condition=f"NOT startswith(ltrim({LINE}), '{{')", what="that are no JSON objects"
+            rule=Rule.SCHEMA, condition=f"NOT startswith(ltrim({LINE}), '{{')", what="other than a JSON object"
         ),
         RowCondition(
             rule=Rule.SCHEMA,
             condition=f"coalesce(array_sort(json_object_keys({LINE})) <> array({members}), false)",
             what=f"with other members than the {len(schema.columns)} of schema version {schema.version}",
+        ),
+        *(
+            RowCondition(
+                rule=Rule.SCHEMA,
+                condition=f"{converted_in_part} AND `{column.name}` IS NULL "
+                f"AND get_json_object({LINE}, '$.{column.name}') IS NOT NULL",
+                what=f"whose {column.name} is no {column.type}",
+            )
+            for column in schema.columns
         ),
     ]
 

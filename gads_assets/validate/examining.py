@@ -2,17 +2,14 @@
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
 from gads_assets.catalog.specification import Limits, QuerySchema
 from gads_assets.domain.keys import RunId
-from gads_assets.domain.verdict import SAMPLES_PER_RULE, RowFault, Rule
+from gads_assets.domain.verdict import SAMPLE_CHARACTERS, SAMPLES_PER_RULE, RowFault, Rule
 from gads_assets.raw.frames import LINE, RUN, sealed_lines
 from gads_assets.validate.conditions import RowCondition, line_conditions, place_conditions, row_conditions
-
-_SAMPLE_CHARACTERS: Final = 500
 
 
 def examine_runs(
@@ -34,7 +31,7 @@ def examine_runs(
         lines.selectExpr(
             RUN,
             "_number",
-            f"left(make_valid_utf8({LINE}), {_SAMPLE_CHARACTERS}) AS sample",
+            f"left(make_valid_utf8({LINE}), {SAMPLE_CHARACTERS}) AS sample",
             f"if(_fits, array_compact(array({broken})), array(CASE {unfit_cases} END)) AS _faults",
         )
         .selectExpr(RUN, "_number", "sample", "explode(_faults) AS fault")

@@ -1,9 +1,8 @@
 """From sealed runs to verdicts. Writes nothing: the caller records what comes back."""
 
-import json
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from pyspark.sql import SparkSession
@@ -13,16 +12,21 @@ from gads_assets.domain.accounts import day_opens_at
 from gads_assets.domain.expectations import NOTHING_KNOWN, Neighbours, Surroundings, spend_finding, volume_finding
 from gads_assets.domain.keys import PartitionKey, RunId
 from gads_assets.domain.manifest import RunManifest
-from gads_assets.domain.verdict import Rule, RunMeasurement, Verdict, judge, reject_unread
+from gads_assets.domain.verdict import RowFault, Rule, RunMeasurement, Verdict, judge, reject_unread
 from gads_assets.errors import (
     BrokenPayloadError,
     CatalogError,
+    GadsError,
     PartitionKeyError,
     RawSinkError,
     UnreadableRunError,
 )
 from gads_assets.raw.sink import RawSink
+from gads_assets.validate.first_row import first_row_fault
 from gads_assets.validate.measuring import Batch, measure_runs
+
+_REASON_CHARACTERS = 1_000
+"""A reason may quote the run, which may hold anything of any length."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,12 +47,10 @@ class Verdicts:
 
 @dataclass(frozen=True, kw_only=True)
 class _Intact:
-    """`suspect`: its first row has other members than its schema version."""
-
     manifest: RunManifest
     schema: QuerySchema
     day_ended_at: datetime
-    suspect: bool
+    first_row: RowFault | None
 
 
 def judge_runs(
@@ -93,31 +95,29 @@ def _examine(
             manifest=manifest,
             schema=schema,
             day_ended_at=day_opens_at(manifest.account_time_zone, manifest.logical_date, timedelta(0)),
-            suspect=not _first_row_fits(sink, manifest, schema),
+            first_row=_first_row(sink, manifest, schema),
         )
     except UnreadableRunError as error:
         return error
     except BrokenPayloadError as error:
-        return JudgedRun(manifest=manifest, verdict=reject_unread(key, Rule.SCHEMA, str(error)))
+        return JudgedRun(manifest=manifest, verdict=_unread(key, Rule.SCHEMA, error))
     except RawSinkError as error:
-        return JudgedRun(manifest=manifest, verdict=reject_unread(key, Rule.SEAL, str(error)))
+        return JudgedRun(manifest=manifest, verdict=_unread(key, Rule.SEAL, error))
     except CatalogError as error:
-        return JudgedRun(manifest=manifest, verdict=reject_unread(key, Rule.SCHEMA, str(error)))
+        return JudgedRun(manifest=manifest, verdict=_unread(key, Rule.SCHEMA, error))
     except PartitionKeyError as error:
-        return JudgedRun(manifest=manifest, verdict=reject_unread(key, Rule.DAY_OVER, str(error)))
+        return JudgedRun(manifest=manifest, verdict=_unread(key, Rule.DAY_OVER, error))
 
 
-def _first_row_fits(sink: RawSink, manifest: RunManifest, schema: QuerySchema) -> bool:
-    """Spark passes over members that no column asks for, and takes a missing one for null. A run's rows are written
-    by one encoder, so one row tells; that saves a second parsing of all the others."""
-    line = next(sink.payload_lines(manifest), None)
-    if line is None:
-        return True
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(row, dict) and row.keys() == set(schema.column_names)
+def _unread(key: PartitionKey, rule: Rule, error: GadsError) -> Verdict:
+    reason = str(error)
+    return reject_unread(key, rule, reason if len(reason) <= _REASON_CHARACTERS else f"{reason[:_REASON_CHARACTERS]}…")
+
+
+def _first_row(sink: RawSink, manifest: RunManifest, schema: QuerySchema) -> RowFault | None:
+    # Spark passes over blank lines, and so does the count of rows.
+    line = next((line for line in sink.payload_lines(manifest) if line.strip()), None)
+    return None if line is None else first_row_fault(line, schema)
 
 
 def _measure(
@@ -136,11 +136,24 @@ def _measure(
                 schema=schema,
                 limits=catalog.limits(schema.query_name),
                 runs={run_id: found.manifest for run_id, found in batch.items()},
-                suspects={run_id for run_id, found in batch.items() if found.suspect},
+                suspects={run_id for run_id, found in batch.items() if found.first_row},
             ),
         )
-        measured.update({batch[run_id].manifest.key: answer for run_id, answer in answers.items()})
+        for run_id, answer in answers.items():
+            found = batch[run_id]
+            measured[found.manifest.key] = _with_first_row(found.first_row, answer)
     return measured
+
+
+def _with_first_row(
+    first_row: RowFault | None, measured: RunMeasurement | BrokenPayloadError
+) -> RunMeasurement | BrokenPayloadError:
+    """Spark finds nothing wrong with some of the rows that `first_row` tells of; of the others it shows samples."""
+    if first_row is None or isinstance(measured, BrokenPayloadError):
+        return measured
+    shown = any(fault.rule is Rule.SCHEMA for fault in measured.faults)
+    told = replace(first_row, samples=()) if shown else first_row
+    return replace(measured, faults=(told, *measured.faults))
 
 
 def _neighbours(
@@ -161,7 +174,7 @@ def _verdict(
 ) -> Verdict:
     key = found.manifest.key
     if isinstance(measured, BrokenPayloadError):
-        return reject_unread(key, Rule.SCHEMA, str(measured))
+        return _unread(key, Rule.SCHEMA, measured)
     volume = volume_finding(measured.content.rows, neighbours, catalog.limits(key.query_name).volume)
     spend = spend_finding(key.query_name, measured.spend, neighbours, catalog.spend_policies)
     return judge(found.manifest, measured, day_ended_at=found.day_ended_at, warnings=(volume, spend))
