@@ -90,6 +90,8 @@ def _screening(found: Mapping[str, Any], run: RunManifest) -> Screening:
 
 def _spend(found: Mapping[str, Any]) -> Spend | None:
     spend, comparable = found.get("_spend"), found.get("_comparable")
-    if spend is None or not 0 <= spend <= _LARGEST:
+    sums = [micros for micros in (spend, comparable) if micros is not None]
+    # Each of them: where single costs are negative, a part may be so too, or exceed the whole.
+    if spend is None or not all(0 <= micros <= _LARGEST for micros in sums):
         return None
     return Spend(micros=int(spend), comparable_micros=None if comparable is None else int(comparable))
