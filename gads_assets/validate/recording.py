@@ -11,7 +11,7 @@ from gads_assets.domain.expectations import Surroundings
 from gads_assets.domain.keys import PartitionKey, RunId
 from gads_assets.domain.state import DemotionIntent, ExtractionOutcome, Judgement, validation_id
 from gads_assets.domain.verdict import Finding
-from gads_assets.errors import RawSinkError
+from gads_assets.errors import BrokenSealError, RunNotFoundError, UnreadableRunError
 from gads_assets.raw.sink import RawSink
 from gads_assets.state.partition_states import RecordedJudgement, StateStore
 from gads_assets.state.run_records import RunRecords
@@ -107,10 +107,12 @@ class Validator:
                 candidates[key] = _Candidate(run_id=extraction.run_id, run_seq=extraction.run_seq)
             elif state and state.current_run_id and state.current_run_seq:
                 candidates[key] = _Candidate(run_id=state.current_run_id, run_seq=state.current_run_seq)
-            elif newest := self._newest_sealed(key):
-                candidates[key] = newest
             else:
-                unjudged[key] = "no sealed run exists; materialize the raw asset first"
+                newest = self._newest_sealed(key)
+                if isinstance(newest, _Candidate):
+                    candidates[key] = newest
+                else:
+                    unjudged[key] = newest
         return candidates, unjudged
 
     def _surroundings(self, keys: Collection[PartitionKey]) -> Surroundings:
@@ -118,17 +120,24 @@ class Validator:
         compared = {name for finer, policy in policies.items() for name in (finer, policy.against)}
         return self.store.surroundings(keys, days=self.catalog.volume_days, queries=compared)
 
-    def _newest_sealed(self, key: PartitionKey) -> _Candidate | None:
+    def _newest_sealed(self, key: PartitionKey) -> _Candidate | str:
+        """Or why there is none."""
         newest: _Candidate | None = None
-        for run_id in self.sink.sealed_runs(key):
-            try:
-                run_seq = self.sink.manifest(key, run_id).run_seq
-            except RawSinkError:
-                # A seal that cannot be read has no place in the order; the intact ones are judged before it.
-                continue
-            if newest is None or run_seq > newest.run_seq:
-                newest = _Candidate(run_id=run_id, run_seq=run_seq)
-        return newest
+        broken: str | None = None
+        try:
+            for run_id in self.sink.sealed_runs(key):
+                try:
+                    run_seq = self.sink.manifest(key, run_id).run_seq
+                except (BrokenSealError, RunNotFoundError) as error:
+                    # A broken seal has no place in the order; the intact ones are judged before it.
+                    broken = str(error)
+                    continue
+                if newest is None or run_seq > newest.run_seq:
+                    newest = _Candidate(run_id=run_id, run_seq=run_seq)
+        except UnreadableRunError as error:
+            # Of the runs that do answer, the newest need not be the partition's.
+            return str(error)
+        return newest or broken or "no sealed run exists; materialize the raw asset first"
 
     def _judgement(
         self,
