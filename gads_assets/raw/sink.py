@@ -9,12 +9,13 @@ import gzip
 import hashlib
 import json
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import date, datetime
 from pathlib import Path
-from typing import IO, Any, Self, cast
+from typing import IO, Any, Self, TypeVar, cast
 
 from upath import UPath
 
@@ -36,12 +37,25 @@ from gads_assets.errors import (
     UnreadableRunError,
 )
 from gads_assets.raw.layout import PAYLOAD, SEAL, Entry, partition_path, read_entry, run_path
-from gads_assets.raw.storage import has_seal, names_in, on_disk, open_to_read, remove_unsealed, sync, write_seal
+from gads_assets.raw.storage import (
+    has_seal,
+    names_at,
+    names_in,
+    on_disk,
+    open_to_read,
+    remove_unsealed,
+    sync,
+    write_seal,
+)
 
 _CHUNK = 1 << 20
-_COMPRESSED_CHUNK = 1 << 12  # it may grow a thousandfold
+_PIECE = 1 << 13
+_READS_AT_ONCE = 16
 _LARGEST_SEAL = 1 << 20
 _GZIP = zlib.MAX_WBITS | 16
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,11 +90,13 @@ class RawSink:
                 "place"
             ) from None
 
-    @property
-    def reads_at_once(self) -> int:
-        """How many runs are best read at the same time: a disk answers at once, and threads would only queue up for
-        Python; a store takes its time over each."""
-        return 2 if on_disk(self.root) else 16
+    def for_each(self, work: Callable[[Item], Answer], items: Iterable[Item]) -> list[Answer]:
+        """Reads runs as many at a time as is fastest. A disk answers at once, and threads would only wait for each
+        other's turns in Python; a store takes its time over each."""
+        if on_disk(self.root):
+            return list(map(work, items))
+        with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
+            return list(pool.map(work, items))
 
     def begin(self, key: PartitionKey, run_id: RunId) -> "RunWriter":
         """Opens a new run; raises SealedRunError when that run id was used before, sealed or not."""
@@ -138,7 +154,7 @@ class RawSink:
         key, run_id = manifest.key, manifest.run_id
         expected = {file.name for file in manifest.files} | {SEAL}
         with _readable(key, run_id):
-            present = names_in(self.root / run_path(key, run_id))
+            present = names_at(self.root.fs, f"{self._path}/{run_path(key, run_id)}")
         for name in sorted(expected ^ present):
             what = "is missing" if name in expected else "is not named by the seal"
             raise BrokenSealError(f"run {run_id} of {key}: file {name} {what}", run_id=run_id)
@@ -317,14 +333,18 @@ def _measure(file: IO[bytes]) -> tuple[int, str]:
 
 def _decompressed(file: IO[bytes]) -> Iterator[bytes]:
     """Nothing but whole gzip members, at least one. Python's own reader also takes no bytes at all, or zeros after the
-    last member, at which Spark's stops."""
+    last member, at which Spark's stops. In small pieces: most callers want the first line only."""
     member = zlib.decompressobj(_GZIP)
-    while chunk := file.read(_COMPRESSED_CHUNK):
-        while chunk:
+    while chunk := file.read(_CHUNK):
+        piece = b""
+        while chunk or len(piece) == _PIECE:
             if member.eof:
+                if not chunk:
+                    break
                 member = zlib.decompressobj(_GZIP)
-            yield member.decompress(chunk)
-            chunk = member.unused_data
+            piece = member.decompress(chunk, _PIECE)
+            yield piece
+            chunk = member.unused_data if member.eof else member.unconsumed_tail
     if not member.eof:
         raise EOFError("it ends before its gzip stream does")
 

@@ -32,16 +32,20 @@ def open_to_read(storage: AbstractFileSystem, path: str) -> IO[bytes]:
 
 
 def names_in(directory: UPath) -> set[str]:
+    return names_at(directory.fs, directory.path)
+
+
+def names_at(storage: AbstractFileSystem, path: str) -> set[str]:
     """What lies in a directory; nothing, where there is none.
 
     Asks the storage and not fsspec's memory of it, and raises when it does not answer: fsspec's own `exists` and
     `isdir` say no then, and a failure must never pass for a missing seal.
     """
     try:
-        if on_disk(directory):
-            return set(os.listdir(directory.path))  # noqa: PTH208  a Path for each name is what takes the time
-        directory.fs.invalidate_cache(directory.path)
-        return {path.rstrip("/").rpartition("/")[2] for path in directory.fs.ls(directory.path, detail=False)}
+        if isinstance(storage, LocalFileSystem):
+            return set(os.listdir(path))  # noqa: PTH208  a Path for each name is what takes the time
+        storage.invalidate_cache(path)
+        return {name.rstrip("/").rpartition("/")[2] for name in storage.ls(path, detail=False)}
     except FileNotFoundError:
         return set()
 

@@ -39,6 +39,8 @@ def _problem(line: bytes, schema: QuerySchema) -> str | None:
 
 
 def _other_members(names: list[str], schema: QuerySchema) -> str | None:
+    if tuple(names) == schema.column_names:
+        return None
     found, expected = Counter(names), Counter(schema.column_names)
     for what, different in (("without", expected - found), ("with an unknown or repeated", found - expected)):
         if different:

@@ -1,7 +1,6 @@
 """From sealed runs to verdicts. Writes nothing: the caller records what comes back."""
 
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -65,8 +64,8 @@ def judge_runs(
     Each run is judged by the schema version it was extracted under, and warned of by what surrounds it: what the
     ledger knows, and the other runs of this batch. The session is opened only if there is something to read.
     """
-    with ThreadPoolExecutor(sink.reads_at_once) as pool:
-        examined = dict(zip(runs, pool.map(lambda item: _examine(sink, catalog, *item), runs.items()), strict=True))
+    answers = sink.for_each(lambda item: _examine(sink, catalog, *item), runs.items())
+    examined = dict(zip(runs, answers, strict=True))
     intact = {key: found for key, found in examined.items() if isinstance(found, _Intact)}
     measured = _measure(session, sink, catalog, intact)
     neighbours = _neighbours(catalog, measured, surroundings)

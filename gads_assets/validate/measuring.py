@@ -1,7 +1,6 @@
 """What is in the rows of many sealed runs: all are screened in one job, the suspects examined in another."""
 
 from collections.abc import Collection, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -15,6 +14,7 @@ from gads_assets.domain.keys import RunId
 from gads_assets.domain.manifest import RunManifest
 from gads_assets.domain.verdict import RunMeasurement
 from gads_assets.errors import BrokenPayloadError
+from gads_assets.raw.frames import sealed_rows
 from gads_assets.raw.sink import RawSink
 from gads_assets.validate.examining import examine_runs
 from gads_assets.validate.screening import Screening, screen_runs
@@ -37,24 +37,23 @@ class Batch:
 def measure_runs(spark: SparkSession, sink: RawSink, batch: Batch) -> dict[RunId, RunMeasurement | BrokenPayloadError]:
     """One answer a run."""
     try:
-        return {**_measure(spark, sink, batch)}
+        return {**_measure(spark, sink, batch, strict=True)}
     except (PySparkException, Py4JError):
-        # One file that is no gzip ends the whole job, and Spark does not say for certain which it was.
+        # Some row does not fit its columns, or some file is no gzip; Spark does not say for certain which.
         broken = _undecodable(sink, batch.runs.values())
-        if not broken:
-            raise
     readable = {run_id: run for run_id, run in batch.runs.items() if run_id not in broken}
-    return {**broken, **_measure(spark, sink, replace(batch, runs=readable))}
+    return {**broken, **_measure(spark, sink, replace(batch, runs=readable), strict=False)}
 
 
-def _measure(spark: SparkSession, sink: RawSink, batch: Batch) -> dict[RunId, RunMeasurement]:
+def _measure(spark: SparkSession, sink: RawSink, batch: Batch, *, strict: bool) -> dict[RunId, RunMeasurement]:
     def uris(chosen: Collection[RunId]) -> list[str]:
         return [uri for run_id in chosen for uri in sink.payload_uris(batch.runs[run_id])]
 
     # A file is read also where the seal promises no row: it may hold some all the same.
     screened: dict[RunId, Screening] = {}
     for chosen in _by_size(batch.runs):
-        screened |= screen_runs(spark, uris(chosen), batch.schema, batch.limits, batch.runs)
+        rows = sealed_rows(spark, uris(chosen), batch.schema, strict=strict)
+        screened |= screen_runs(rows, batch.schema, batch.limits, batch.runs)
     to_examine = [run_id for run_id in batch.runs if run_id in batch.suspects or screened.get(run_id, _NOTHING).suspect]
     faults = examine_runs(spark, uris(to_examine), batch.schema, batch.limits) if to_examine else {}
     return {
@@ -87,6 +86,5 @@ def _undecodable(sink: RawSink, runs: Collection[RunManifest]) -> dict[RunId, Br
             return error
         return None
 
-    with ThreadPoolExecutor(sink.reads_at_once) as pool:
-        found = zip(runs, pool.map(decode, runs), strict=True)
-        return {run.run_id: error for run, error in found if error}
+    found = zip(runs, sink.for_each(decode, runs), strict=True)
+    return {run.run_id: error for run, error in found if error}

@@ -1,10 +1,10 @@
 """One pass over the rows of many sealed runs, to tell the clean ones from those that must be looked into."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program gives it
 
 from gads_assets.catalog.limits import COST_FIELD
@@ -13,7 +13,7 @@ from gads_assets.domain.content import ContentDigest, digest_aggregates, digest_
 from gads_assets.domain.keys import RunId
 from gads_assets.domain.manifest import RunManifest
 from gads_assets.domain.verdict import Spend
-from gads_assets.raw.frames import CUSTOMER, DAY, RUN, sealed_rows
+from gads_assets.raw.frames import CUSTOMER, DAY, RUN
 from gads_assets.validate.conditions import row_conditions, unclean_text
 
 _CHANNEL_FIELD = "campaign.advertising_channel_type"
@@ -30,18 +30,17 @@ class Screening:
 
 
 def screen_runs(
-    spark: SparkSession, uris: Sequence[str], schema: QuerySchema, limits: Limits, runs: Mapping[RunId, RunManifest]
+    rows: DataFrame, schema: QuerySchema, limits: Limits, runs: Mapping[RunId, RunManifest]
 ) -> dict[RunId, Screening]:
-    """By run, of those to which the files belong; one without rows is not among them."""
+    """By run, of those to which the sealed rows belong; one without rows is not among them."""
     suspicious = " OR ".join([*(each.condition for each in row_conditions(schema, limits)), unclean_text(schema)])
     first, second = row_hashes(key=(CUSTOMER, DAY), columns=[column.name for column in schema.report_columns])
     costs = _costs(schema)
     # The row's own customer and day stand for those of its place, which take long to cut out of each row's path. Where
     # they are not the run's, the run is suspect, and what was hashed does not count.
     own = {CUSTOMER: f"CAST(`{schema.customer_column}` AS STRING)", DAY: f"`{schema.day_column}`"}
-    rows = sealed_rows(spark, uris, schema).withColumns({name: F.expr(value) for name, value in own.items()})
     # Projected before they are added up, so that each hash is computed once.
-    projected = rows.selectExpr(
+    projected = rows.withColumns({name: F.expr(value) for name, value in own.items()}).selectExpr(
         RUN,
         f"`{schema.customer_column}` AS _customer",
         f"{DAY} AS _day",
@@ -58,8 +57,8 @@ def screen_runs(
         # Hashes, whose collisions make a run suspect and no more. Grouping by the keys themselves would send every
         # row through a shuffle, which took half as long again as all the rest.
         "keys": "size(collect_set(_key))",
-        # As decimals: a sum of absurd costs must not overflow, which would end the job for every run.
-        **{name: f"sum(CAST({name} AS DECIMAL(20, 0)))" for name in costs},
+        # Null instead of an overflow, which would end the job for every run.
+        **{name: f"try_sum({name})" for name in costs},
     }
     by_run = projected.groupBy(RUN).agg(*(F.expr(expression).alias(name) for name, expression in measures.items()))
     return {RunId(row[RUN]): _screening(row.asDict(), runs[row[RUN]]) for row in by_run.collect()}
