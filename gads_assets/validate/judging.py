@@ -1,8 +1,10 @@
 """From sealed runs to verdicts. Writes nothing: the caller records what comes back."""
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -45,10 +47,16 @@ class Verdicts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Intact:
+class _Sealed:
     manifest: RunManifest
     schema: QuerySchema
     day_ended_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Intact:
+    """Every byte is as sealed; `first_row` is what is wrong with the first one all the same."""
+
     first_row: RowFault | None
 
 
@@ -64,42 +72,45 @@ def judge_runs(
     Each run is judged by the schema version it was extracted under, and warned of by what surrounds it: what the
     ledger knows, and the other runs of this batch. The session is opened only if there is something to read.
     """
-    answers = sink.for_each(lambda item: _examine(sink, catalog, *item), runs.items())
-    examined = dict(zip(runs, answers, strict=True))
-    intact = {key: found for key, found in examined.items() if isinstance(found, _Intact)}
-    measured = _measure(session, sink, catalog, intact)
+    answers = sink.for_each(lambda item: _read_seal(sink, catalog, *item), runs.items())
+    read = dict(zip(runs, answers, strict=True))
+    sealed = {key: found for key, found in read.items() if isinstance(found, _Sealed)}
+    with ThreadPoolExecutor(1) as beside:
+        # Bytes are compared with their seals here while Spark reads the same files: both take long, on their own.
+        verifying = beside.submit(sink.for_each, partial(_verify, sink), sealed.values())
+
+        def verified() -> dict[PartitionKey, _Intact | JudgedRun | UnreadableRunError]:
+            return dict(zip(sealed, verifying.result(), strict=True))
+
+        measured = _measure(session, sink, catalog, sealed, verified)
+        results = {**read, **verified()}
     neighbours = _neighbours(catalog, measured, surroundings)
     judged: dict[PartitionKey, JudgedRun] = {}
     unread: dict[PartitionKey, str] = {}
-    for key, found in examined.items():
-        if isinstance(found, _Intact):
-            verdict = _verdict(catalog, found, measured[key], neighbours.get(key, Neighbours()))
-            judged[key] = JudgedRun(manifest=found.manifest, verdict=verdict)
+    for key, found in results.items():
+        if isinstance(found, UnreadableRunError):
+            unread[key] = str(found)
         elif isinstance(found, JudgedRun):
             judged[key] = found
         else:
-            unread[key] = str(found)
+            verdict = _verdict(catalog, sealed[key], measured[key], neighbours.get(key, Neighbours()))
+            judged[key] = JudgedRun(manifest=sealed[key].manifest, verdict=verdict)
     return Verdicts(judged=judged, unread=unread)
 
 
-def _examine(
+def _read_seal(
     sink: RawSink, catalog: Catalog, key: PartitionKey, run_id: RunId
-) -> _Intact | JudgedRun | UnreadableRunError:
+) -> _Sealed | JudgedRun | UnreadableRunError:
     manifest = None
     try:
         manifest = sink.manifest(key, run_id)
-        sink.verify(manifest)
-        schema = catalog.schema(manifest.query_name, manifest.schema_version)
-        return _Intact(
+        return _Sealed(
             manifest=manifest,
-            schema=schema,
+            schema=catalog.schema(manifest.query_name, manifest.schema_version),
             day_ended_at=day_opens_at(manifest.account_time_zone, manifest.logical_date, timedelta(0)),
-            first_row=_first_row(sink, manifest, schema),
         )
     except UnreadableRunError as error:
         return error
-    except BrokenPayloadError as error:
-        return JudgedRun(manifest=manifest, verdict=_unread(key, Rule.SCHEMA, error))
     except RawSinkError as error:
         return JudgedRun(manifest=manifest, verdict=_unread(key, Rule.SEAL, error))
     except CatalogError as error:
@@ -108,46 +119,57 @@ def _examine(
         return JudgedRun(manifest=manifest, verdict=_unread(key, Rule.DAY_OVER, error))
 
 
+def _verify(sink: RawSink, sealed: _Sealed) -> _Intact | JudgedRun | UnreadableRunError:
+    manifest = sealed.manifest
+    try:
+        sink.verify(manifest)
+        # Spark passes over blank lines, and so does the count of rows.
+        line = next((line for line in sink.payload_lines(manifest) if line.strip()), None)
+        return _Intact(first_row=None if line is None else first_row_fault(line, sealed.schema))
+    except UnreadableRunError as error:
+        return error
+    except BrokenPayloadError as error:
+        return JudgedRun(manifest=manifest, verdict=_unread(manifest.key, Rule.SCHEMA, error))
+    except RawSinkError as error:
+        return JudgedRun(manifest=manifest, verdict=_unread(manifest.key, Rule.SEAL, error))
+
+
 def _unread(key: PartitionKey, rule: Rule, error: GadsError) -> Verdict:
     reason = str(error)
     return reject_unread(key, rule, reason if len(reason) <= _REASON_CHARACTERS else f"{reason[:_REASON_CHARACTERS]}…")
-
-
-def _first_row(sink: RawSink, manifest: RunManifest, schema: QuerySchema) -> RowFault | None:
-    # Spark passes over blank lines, and so does the count of rows.
-    line = next((line for line in sink.payload_lines(manifest) if line.strip()), None)
-    return None if line is None else first_row_fault(line, schema)
 
 
 def _measure(
     session: Callable[[], SparkSession],
     sink: RawSink,
     catalog: Catalog,
-    intact: Mapping[PartitionKey, _Intact],
+    sealed: Mapping[PartitionKey, _Sealed],
+    verified: Callable[[], Mapping[PartitionKey, object]],
 ) -> dict[PartitionKey, RunMeasurement | BrokenPayloadError]:
     measured: dict[PartitionKey, RunMeasurement | BrokenPayloadError] = {}
-    for schema in {(found.schema.query_name, found.schema.version): found.schema for found in intact.values()}.values():
-        batch = {found.manifest.run_id: found for found in intact.values() if found.schema is schema}
-        answers = measure_runs(
-            session(),
-            sink,
-            Batch(
-                schema=schema,
-                limits=catalog.limits(schema.query_name),
-                runs={run_id: found.manifest for run_id, found in batch.items()},
-                suspects={run_id for run_id, found in batch.items() if found.first_row},
-            ),
-        )
-        for run_id, answer in answers.items():
-            found = batch[run_id]
-            measured[found.manifest.key] = _with_first_row(found.first_row, answer)
-    return measured
+    for schema in {(found.schema.query_name, found.schema.version): found.schema for found in sealed.values()}.values():
+        runs = {found.manifest.run_id: found.manifest for found in sealed.values() if found.schema is schema}
+
+        def intact(runs: Mapping[RunId, RunManifest] = runs) -> dict[RunId, bool]:
+            found = verified()
+            return {
+                run_id: checked.first_row is not None
+                for run_id, run in runs.items()
+                if isinstance(checked := found[run.key], _Intact)
+            }
+
+        batch = Batch(schema=schema, limits=catalog.limits(schema.query_name), runs=runs, intact=intact)
+        answers = measure_runs(session(), sink, batch)
+        measured.update({runs[run_id].key: answer for run_id, answer in answers.items()})
+    found = verified()
+    return {key: _with_first_row(found[key], answer) for key, answer in measured.items()}
 
 
 def _with_first_row(
-    first_row: RowFault | None, measured: RunMeasurement | BrokenPayloadError
+    verified: object, measured: RunMeasurement | BrokenPayloadError
 ) -> RunMeasurement | BrokenPayloadError:
     """Spark finds nothing wrong with some of the rows that `first_row` tells of; of the others it shows samples."""
+    first_row = verified.first_row if isinstance(verified, _Intact) else None
     if first_row is None or isinstance(measured, BrokenPayloadError):
         return measured
     shown = any(fault.rule is Rule.SCHEMA for fault in measured.faults)
@@ -169,7 +191,7 @@ def _neighbours(
 
 
 def _verdict(
-    catalog: Catalog, found: _Intact, measured: RunMeasurement | BrokenPayloadError, neighbours: Neighbours
+    catalog: Catalog, found: _Sealed, measured: RunMeasurement | BrokenPayloadError, neighbours: Neighbours
 ) -> Verdict:
     key = found.manifest.key
     if isinstance(measured, BrokenPayloadError):

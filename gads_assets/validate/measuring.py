@@ -1,7 +1,7 @@
 """What is in the rows of many sealed runs: all are screened in one job, the suspects examined in another."""
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no stubs
@@ -26,52 +26,62 @@ _ROWS_AT_ONCE: Final = 3_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """Verified runs of one schema version. `suspects` are examined whatever their screening says."""
+    """Runs of one schema version. `intact` waits for what comparing them with their seals finds, which goes on
+    meanwhile: of each run whose bytes are as sealed, whether it must be examined whatever its screening says."""
 
     schema: QuerySchema
     limits: Limits
     runs: Mapping[RunId, RunManifest]
-    suspects: Collection[RunId] = ()
+    intact: Callable[[], Mapping[RunId, bool]]
 
 
 def measure_runs(spark: SparkSession, sink: RawSink, batch: Batch) -> dict[RunId, RunMeasurement | BrokenPayloadError]:
-    """One answer a run."""
+    """One answer for each intact run."""
+    broken: dict[RunId, BrokenPayloadError] = {}
     try:
-        return {**_measure(spark, sink, batch, strict=True)}
+        screened = _screen(spark, sink, batch, batch.runs, strict=True)
     except (PySparkException, Py4JError):
-        # Some row does not fit its columns, or some file is no gzip; Spark does not say for certain which.
-        broken = _undecodable(sink, batch.runs.values())
-    readable = {run_id: run for run_id, run in batch.runs.items() if run_id not in broken}
-    return {**broken, **_measure(spark, sink, replace(batch, runs=readable), strict=False)}
-
-
-def _measure(spark: SparkSession, sink: RawSink, batch: Batch, *, strict: bool) -> dict[RunId, RunMeasurement]:
-    def uris(chosen: Collection[RunId]) -> list[str]:
-        return [uri for run_id in chosen for uri in sink.payload_uris(batch.runs[run_id])]
-
-    # A file is read also where the seal promises no row: it may hold some all the same.
-    screened: dict[RunId, Screening] = {}
-    for chosen in _by_size(batch.runs):
-        rows = sealed_rows(spark, uris(chosen), batch.schema, strict=strict)
-        screened |= screen_runs(rows, batch.schema, batch.limits, batch.runs)
-    to_examine = [run_id for run_id in batch.runs if run_id in batch.suspects or screened.get(run_id, _NOTHING).suspect]
-    faults = examine_runs(spark, uris(to_examine), batch.schema, batch.limits) if to_examine else {}
-    return {
-        run_id: RunMeasurement(content=found.content, spend=found.spend, faults=faults.get(run_id, ()))
-        for run_id in batch.runs
-        for found in [screened.get(run_id, _NOTHING)]
+        # Some row does not fit its columns, or some file is damaged, missing or no gzip; Spark does not say which.
+        intact = {run_id: batch.runs[run_id] for run_id in batch.intact()}
+        broken = _undecodable(sink, intact.values())
+        readable = {run_id: run for run_id, run in intact.items() if run_id not in broken}
+        screened = _screen(spark, sink, batch, readable, strict=False)
+    suspects = {run_id: suspect for run_id, suspect in batch.intact().items() if run_id not in broken}
+    found = {run_id: screened.get(run_id, _NOTHING) for run_id in suspects}
+    to_examine = [run_id for run_id, screening in found.items() if screening.suspect or suspects[run_id]]
+    uris = _uris(sink, (batch.runs[run_id] for run_id in to_examine))
+    faults = examine_runs(spark, uris, batch.schema, batch.limits) if to_examine else {}
+    measured = {
+        run_id: RunMeasurement(content=screening.content, spend=screening.spend, faults=faults.get(run_id, ()))
+        for run_id, screening in found.items()
     }
+    return {**broken, **measured}
 
 
-def _by_size(runs: Mapping[RunId, RunManifest]) -> Iterator[list[RunId]]:
+def _screen(
+    spark: SparkSession, sink: RawSink, batch: Batch, runs: Mapping[RunId, RunManifest], *, strict: bool
+) -> dict[RunId, Screening]:
+    """Files are read also where the seal promises no row: they may hold some all the same."""
+    screened: dict[RunId, Screening] = {}
+    for group in _by_size(runs.values()):
+        rows = sealed_rows(spark, _uris(sink, group), batch.schema, strict=strict)
+        screened |= screen_runs(rows, batch.schema, batch.limits, runs)
+    return screened
+
+
+def _uris(sink: RawSink, runs: Iterable[RunManifest]) -> list[str]:
+    return [uri for run in runs for uri in sink.payload_uris(run)]
+
+
+def _by_size(runs: Iterable[RunManifest]) -> Iterator[list[RunManifest]]:
     """As few groups as hold no more rows than a screening may keep in memory; a single larger run goes alone."""
-    group: list[RunId] = []
+    group: list[RunManifest] = []
     rows = 0
-    for run_id, run in runs.items():
+    for run in runs:
         if group and rows + run.record_count > _ROWS_AT_ONCE:
             yield group
             group, rows = [], 0
-        group.append(run_id)
+        group.append(run)
         rows += run.record_count
     if group:
         yield group
