@@ -62,6 +62,16 @@ def untouched(_: StateStore) -> None:
     """No row: pending."""
 
 
+def extracted(store: StateStore) -> None:
+    """No row either: the run waits to be judged."""
+    store.record_extractions([extraction()])
+
+
+def accepted(store: StateStore) -> None:
+    """The first attempt was accepted, and nothing is loaded: version 1."""
+    record(store, judgement())
+
+
 def succeeded(store: StateStore) -> None:
     """The second attempt was accepted: version 2, with a failure, an extraction and a load on record."""
     record(store, judgement(OLDER_RUN, OLDER_SEQ, accepted=False))

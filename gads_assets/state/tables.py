@@ -91,6 +91,8 @@ partition_state = Table(
         "AND record_count IS NOT NULL AND error_message IS NULL)",
     ),
     _check("failed", "status <> 'failed' OR error_message IS NOT NULL"),
+    _check("pending", "status <> 'pending' OR error_message IS NULL"),
+    _check("texts", "error_message <> '' AND schema_version <> ''"),
     _check("judged", "status = 'pending' OR attempt_count >= 1"),
     _check("counts", "record_count >= 0 AND attempt_count >= 0 AND current_run_seq >= 1 AND version >= 1"),
     # With the customer, so that a lookup by key is as good on this index as on the primary key: without statistics
@@ -126,6 +128,8 @@ partition_attempt = Table(
     _check("content_digest", "content_digest IS NOT NULL OR outcome IN ('rejected', 'demoted')"),
     _check("counts", "run_seq >= 1 AND attempt_number >= 1 AND record_count >= 0 AND state_version >= 1"),
     _check("spend", "spend_micros >= 0 AND comparable_spend_micros >= 0"),
+    _check("texts", "validation_id <> '' AND error_message <> '' AND content_digest <> '' AND schema_version <> ''"),
+    _check("rule_results", "jsonb_typeof(rule_results) = 'array'"),
 )
 
 extraction_attempt = Table(

@@ -304,10 +304,12 @@ def test_extractions_touch_no_partition_state_and_stay_as_first_written(store: S
     assert store.states([key()]) == {}
 
 
-def test_the_first_load_record_of_a_run_and_schema_version_stays(store: StateStore) -> None:
+def test_the_first_load_record_of_a_run_stays(store: StateStore) -> None:
+    accepted, newer = judgement(), judgement()
+    record(store, (key(), accepted), (key(), newer))
     first = LoadRecord(
         key=key(),
-        run_id=RunId(str(ULID())),
+        run_id=accepted.run_id,
         schema_version="1",
         record_count=3,
         content_digest="digest",
@@ -316,12 +318,12 @@ def test_the_first_load_record_of_a_run_and_schema_version_stays(store: StateSto
         loaded_at=NOW,
     )
     later = replace(first, stage_id=StageId("stage-2"), loaded_at=NOW + timedelta(hours=1))
-    other_version = replace(later, schema_version="2")
+    of_another_run = replace(later, run_id=newer.run_id)
     store.record_loads([first])
-    store.record_loads([later, other_version])
-    assert store.load_records() == [first, other_version]
+    store.record_loads([later, of_another_run])
+    assert store.load_records() == [first, of_another_run]
     assert store.load_records([key(day=1)]) == []
-    assert store.load_records([key()]) == [first, other_version]
+    assert store.load_records([key()]) == [first, of_another_run]
 
 
 def test_a_server_that_is_down_is_named_without_its_password() -> None:

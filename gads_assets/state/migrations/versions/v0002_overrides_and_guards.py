@@ -9,7 +9,14 @@ _SCHEMA = """
 ALTER TABLE partition_attempt
     ADD COLUMN spend_micros bigint,
     ADD COLUMN comparable_spend_micros bigint,
-    ADD CONSTRAINT partition_attempt_spend_check CHECK (spend_micros >= 0 AND comparable_spend_micros >= 0);
+    ADD CONSTRAINT partition_attempt_spend_check CHECK (spend_micros >= 0 AND comparable_spend_micros >= 0),
+    ADD CONSTRAINT partition_attempt_texts_check CHECK (
+        validation_id <> '' AND error_message <> '' AND content_digest <> '' AND schema_version <> ''),
+    ADD CONSTRAINT partition_attempt_rule_results_check CHECK (jsonb_typeof(rule_results) = 'array');
+
+ALTER TABLE partition_state
+    ADD CONSTRAINT partition_state_pending_check CHECK (status <> 'pending' OR error_message IS NULL),
+    ADD CONSTRAINT partition_state_texts_check CHECK (error_message <> '' AND schema_version <> '');
 
 DROP INDEX partition_state_by_day;
 CREATE INDEX partition_state_by_day ON partition_state (source, query_name, logical_date, customer_id);
@@ -72,14 +79,16 @@ DROP FUNCTION guard_history;
 """
 
 _GUARDS = """
-CREATE FUNCTION gads_role(kind text) RETURNS text LANGUAGE sql STABLE AS $$
+SELECT set_config('search_path', quote_ident(current_schema()) || ', pg_temp', true);
+
+CREATE FUNCTION gads_role(kind text) RETURNS text LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
     SELECT CASE
         WHEN octet_length(current_database()) + 1 + octet_length(kind) <= 63 THEN current_database() || '_' || kind
         ELSE left(current_database(), 10) || '_' || left(md5(current_database()), 8) || '_' || kind
     END
 $$;
 
-CREATE FUNCTION acts_as(kind text) RETURNS boolean LANGUAGE sql STABLE AS $$
+CREATE FUNCTION acts_as(kind text) RETURNS boolean LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
     SELECT coalesce(pg_has_role(to_regrole(quote_ident(gads_role(kind))), 'MEMBER'), false)
 $$;
 
@@ -90,7 +99,7 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION guard_partition_state() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION guard_partition_state() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
     is_counted boolean := NEW.attempt_count IS DISTINCT FROM OLD.attempt_count;
     is_moved boolean := NEW.current_run_id IS DISTINCT FROM OLD.current_run_id;
@@ -140,8 +149,8 @@ BEGIN
                 SELECT FROM demotion AS open
                 WHERE (open.source, open.customer_id, open.query_name, open.logical_date)
                         = (OLD.source, OLD.customer_id, OLD.query_name, OLD.logical_date)
-                    AND open.run_id = OLD.current_run_id) THEN
-            rule := 'a success fails only through a demotion of its run';
+                    AND (open.run_id, open.error_message) = (OLD.current_run_id, NEW.error_message)) THEN
+            rule := 'a success fails only through a demotion of its run, and for its reason';
         ELSIF NOT acts_as('validator') THEN
             rule := 'only the validator finishes a demotion';
         END IF;
@@ -162,7 +171,7 @@ $$;
 CREATE TRIGGER guard_partition_state BEFORE INSERT OR UPDATE OR DELETE ON partition_state
     FOR EACH ROW EXECUTE FUNCTION guard_partition_state();
 
-CREATE FUNCTION guard_verdict() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION guard_verdict() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
     was_success boolean := coalesce(OLD.status = 'success', false);
     is_moved boolean := NEW.current_run_id IS DISTINCT FROM OLD.current_run_id;
@@ -170,6 +179,13 @@ DECLARE
     follows boolean;
 BEGIN
     IF TG_OP = 'UPDATE' AND NEW.attempt_count = OLD.attempt_count THEN
+        IF was_success AND NEW.status = 'failed' AND EXISTS (
+                SELECT FROM demotion AS open
+                WHERE (open.source, open.customer_id, open.query_name, open.logical_date)
+                    = (NEW.source, NEW.customer_id, NEW.query_name, NEW.logical_date)) THEN
+            PERFORM refuse(NEW.source, NEW.query_name, NEW.customer_id, NEW.logical_date,
+                format('the failure at version %s leaves its demotion open', NEW.version));
+        END IF;
         RETURN NULL;
     END IF;
     SELECT a.* INTO attempt FROM partition_attempt AS a
@@ -181,13 +197,13 @@ BEGIN
     END IF;
     follows := CASE attempt.outcome
         WHEN 'accepted' THEN NEW.status = 'success'
-            AND (NEW.current_run_id, NEW.current_run_seq) = (attempt.run_id, attempt.run_seq)
-            AND (NOT is_moved
-                OR (NEW.schema_version, NEW.record_count) = (attempt.schema_version, attempt.record_count))
+            AND (NEW.current_run_id, NEW.current_run_seq, NEW.schema_version, NEW.record_count)
+                = (attempt.run_id, attempt.run_seq, attempt.schema_version, attempt.record_count)
         WHEN 'rejected' THEN NOT is_moved AND NEW.status = CASE WHEN was_success THEN 'success' ELSE 'failed' END
             AND NOT (was_success AND attempt.run_id = NEW.current_run_id)
+            AND (was_success OR NEW.error_message = attempt.error_message)
         WHEN 'superseded' THEN NOT is_moved AND NEW.status = OLD.status AND attempt.run_seq <= NEW.current_run_seq
-            AND attempt.run_id <> NEW.current_run_id
+            AND attempt.run_id <> NEW.current_run_id AND NEW.error_message IS NOT DISTINCT FROM OLD.error_message
         WHEN 'demoted' THEN NOT is_moved AND was_success AND NEW.status = 'success'
             AND attempt.run_id = NEW.current_run_id
     END;
@@ -203,12 +219,27 @@ $$;
 CREATE CONSTRAINT TRIGGER guard_verdict AFTER INSERT OR UPDATE ON partition_state
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION guard_verdict();
 
-CREATE FUNCTION guard_attempt() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION guard_attempt() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
     PERFORM refuse(a.source, a.query_name, a.customer_id, a.logical_date,
         format('attempt %s at version %s is not the one that its state counts', a.attempt_number, a.state_version))
     FROM recorded AS a LEFT JOIN partition_state AS s USING (source, customer_id, query_name, logical_date)
     WHERE (s.attempt_count, s.version) IS DISTINCT FROM (a.attempt_number, a.state_version);
+    PERFORM refuse(a.source, a.query_name, a.customer_id, a.logical_date,
+        format('run %s was extracted with run_seq %s, not %s', a.run_id, e.run_seq, a.run_seq))
+    FROM recorded AS a JOIN extraction_attempt AS e USING (source, customer_id, query_name, logical_date, run_id)
+    WHERE e.run_seq <> a.run_seq;
+    PERFORM refuse(a.source, a.query_name, a.customer_id, a.logical_date,
+        CASE WHEN earlier.run_seq <> a.run_seq
+            THEN format('run %s was judged with run_seq %s, not %s', a.run_id, earlier.run_seq, a.run_seq)
+            ELSE format('run %s was accepted with other content, and a sealed run does not change', a.run_id)
+        END)
+    FROM recorded AS a JOIN partition_attempt AS earlier USING (source, customer_id, query_name, logical_date, run_id)
+    WHERE earlier.attempt_number < a.attempt_number
+        AND (earlier.run_seq <> a.run_seq
+            OR (earlier.outcome, a.outcome) = ('accepted', 'accepted')
+                AND (earlier.schema_version, earlier.record_count, earlier.content_digest)
+                    <> (a.schema_version, a.record_count, a.content_digest));
     RETURN NULL;
 END
 $$;
@@ -216,7 +247,7 @@ $$;
 CREATE TRIGGER guard_attempt AFTER INSERT ON partition_attempt
     REFERENCING NEW TABLE AS recorded FOR EACH STATEMENT EXECUTE FUNCTION guard_attempt();
 
-CREATE FUNCTION guard_demotion() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION guard_demotion() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
     rule text;
 BEGIN
@@ -229,9 +260,10 @@ BEGIN
             WHERE (source, customer_id, query_name, logical_date)
                     = (NEW.source, NEW.customer_id, NEW.query_name, NEW.logical_date)
                 AND (s.status, s.current_run_id, s.version) = ('success', NEW.run_id, NEW.state_version)
-                AND (a.validation_id, a.outcome, a.run_id, a.state_version)
-                    = (NEW.validation_id, 'demoted', NEW.run_id, NEW.state_version)) THEN
-        rule := 'a demotion is of the authority of a success, at the version of the attempt that rejected it';
+                AND (a.validation_id, a.outcome, a.run_id, a.state_version, a.error_message)
+                    = (NEW.validation_id, 'demoted', NEW.run_id, NEW.state_version, NEW.error_message)) THEN
+        rule := 'a demotion is of the authority of a success, at the version and with the error of the attempt '
+            'that rejected it';
     ELSIF TG_OP = 'DELETE' AND EXISTS (
             SELECT FROM partition_state AS s
             WHERE (s.source, s.customer_id, s.query_name, s.logical_date)
@@ -251,7 +283,25 @@ $$;
 CREATE TRIGGER guard_demotion BEFORE INSERT OR UPDATE OR DELETE ON demotion
     FOR EACH ROW EXECUTE FUNCTION guard_demotion();
 
-CREATE FUNCTION guard_override() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION guard_load() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    PERFORM refuse(l.source, l.query_name, l.customer_id, l.logical_date,
+        format('%s rows of run %s are recorded as loaded, which no attempt accepted so', l.record_count, l.run_id))
+    FROM recorded AS l
+    WHERE NOT EXISTS (
+        SELECT FROM partition_attempt AS a
+        WHERE (a.source, a.customer_id, a.query_name, a.logical_date)
+                = (l.source, l.customer_id, l.query_name, l.logical_date)
+            AND (a.outcome, a.run_id, a.schema_version, a.record_count, a.content_digest)
+                = ('accepted', l.run_id, l.schema_version, l.record_count, l.content_digest));
+    RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER guard_load AFTER INSERT ON load_record
+    REFERENCING NEW TABLE AS recorded FOR EACH STATEMENT EXECUTE FUNCTION guard_load();
+
+CREATE FUNCTION guard_override() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
     IF NOT EXISTS (
             SELECT FROM partition_state AS s
@@ -268,7 +318,7 @@ $$;
 CREATE CONSTRAINT TRIGGER guard_override AFTER INSERT ON override_log
     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.state_version IS NOT NULL) EXECUTE FUNCTION guard_override();
 
-CREATE FUNCTION guard_history() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION guard_history() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
     PERFORM refuse(OLD.source, OLD.query_name, OLD.customer_id, OLD.logical_date,
         format('what %s holds stays as it was written', TG_TABLE_NAME));
@@ -276,7 +326,7 @@ BEGIN
 END
 $$;
 
-CREATE FUNCTION guard_ledger() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION guard_ledger() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
     RAISE EXCEPTION '%: a table of the ledger is never emptied', TG_TABLE_NAME USING ERRCODE = 'GADS1';
 END
