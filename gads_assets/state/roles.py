@@ -109,6 +109,13 @@ _FOUND = text("""
     WHERE r.name = ANY (CAST(:names AS text[]))
 """)
 
+_TEMPORARY_TABLES_OF_ANYBODY = text("""
+    SELECT quote_ident(datname) FROM pg_database AS d
+    WHERE datname = current_database() AND pg_has_role(d.datdba, 'USAGE') AND EXISTS (
+        SELECT FROM aclexplode(coalesce(d.datacl, acldefault('d', d.datdba))) AS p
+        WHERE p.grantee = 0 AND p.privilege_type = 'TEMPORARY')
+""")
+
 
 @dataclass(frozen=True, order=True)
 class Grant:
@@ -154,6 +161,7 @@ def ensure_roles(connection: Connection) -> None:
         "owns its tables"
     )
     with _permitted(refusal):
+        _forbid_temporary_tables(connection)
         wanted, found = wanted_grants(connection), found_grants(connection)
         if wanted == found:
             return
@@ -170,6 +178,12 @@ def _create_missing(connection: Connection) -> None:
             _execute(connection, f"COMMENT ON ROLE {row.name} IS '{_MARK}'")
             # Since PostgreSQL 16 whoever creates a role may grant it, but not act as it.
             _execute(connection, f"GRANT {row.name} TO CURRENT_USER")
+
+
+def _forbid_temporary_tables(connection: Connection) -> None:
+    """Where the login may: without the database's owner the guards hold too, since they look in their schema first."""
+    for database in connection.execute(_TEMPORARY_TABLES_OF_ANYBODY).scalars():
+        _execute(connection, f"REVOKE TEMPORARY ON DATABASE {database} FROM PUBLIC")
 
 
 def _statements(verb: str, grants: Iterable[Grant]) -> Iterator[str]:

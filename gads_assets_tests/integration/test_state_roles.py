@@ -390,6 +390,49 @@ def test_an_owner_that_may_create_roles_migrates_and_then_acts_as_each(
         return_to_pending(StateStore(operator))
 
 
+def may_make_temporary_tables(url: str) -> set[Role]:
+    ask = text("SELECT has_database_privilege(gads_role(:role), current_database(), 'TEMPORARY')")
+    with opened(url) as engine, engine.begin() as connection:
+        return {role for role in Role if connection.execute(ask, {"role": role}).scalar_one()}
+
+
+def test_temporary_tables_are_taken_from_every_role_by_whoever_owns_the_database_and_nobody_else_fails_of_it(
+    owner: str, other_database: Callable[..., str]
+) -> None:
+    url = other_database("owned")
+    execute(url, f"ALTER ROLE {owner} CREATEROLE")
+    execute(url, f"GRANT CREATE ON DATABASE owned TO {owner}")
+    execute(url, f"GRANT USAGE, CREATE ON SCHEMA public TO {owner} WITH GRANT OPTION")
+    migrate(parse_database_url(url).set(username=owner).render_as_string(hide_password=False))
+    assert may_make_temporary_tables(url) == set(Role)
+    migrate(url)
+    assert may_make_temporary_tables(url) == set()
+
+
+def test_the_guards_look_in_the_schema_of_their_tables_whatever_its_name(other_database: Callable[..., str]) -> None:
+    url = other_database("other")
+    execute(url, 'CREATE SCHEMA "The Ledger"')
+    execute(url, 'ALTER DATABASE other SET search_path = "The Ledger"')
+    migrate(url)
+    with opened(url) as engine, engine.begin() as connection:
+        asked = "SELECT proname, proconfig FROM pg_proc WHERE pronamespace = CAST(:schema AS regnamespace)"
+        paths = {row.proname: row.proconfig for row in connection.execute(text(asked), {"schema": '"The Ledger"'})}
+    assert paths.pop("refuse") is None  # names nothing
+    assert len(paths) == 10
+    assert {tuple(path) for path in paths.values()} == {('search_path="The Ledger", pg_temp',)}
+    execute(url, "GRANT TEMPORARY ON DATABASE other TO PUBLIC")
+    with opened(url, Role.VALIDATOR) as validator:
+        ledger = StateStore(validator)
+        record(ledger, judgement())
+        record(ledger, judgement(accepted=False))
+        hiding = "CREATE TEMPORARY TABLE partition_state (LIKE partition_state); DELETE FROM demotion"
+        with (
+            pytest.raises(StateStoreError, match="a demotion stays open until its failure shows"),
+            transaction(validator) as connection,
+        ):
+            connection.exec_driver_sql(hiding)
+
+
 def test_a_login_that_does_not_own_the_tables_cannot_grant_and_says_so(
     database_url: str, logins: dict[Role | None, str]
 ) -> None:
