@@ -39,12 +39,14 @@ from gads_assets.errors import (
 from gads_assets.raw.layout import PAYLOAD, SEAL, Entry, partition_path, read_entry, run_path
 from gads_assets.raw.storage import (
     has_seal,
+    login_in,
     names_at,
     names_in,
     on_disk,
     open_to_read,
     remove_unsealed,
     sync,
+    without_login,
     write_seal,
 )
 
@@ -84,11 +86,19 @@ class RawSink:
             self.root = UPath(root)
             self._path = self.root.path.rstrip("/")
             self.root.fs  # noqa: B018  made when first asked for, and then it may say which package it lacks
-        except (ImportError, ValueError) as error:
+        except Exception as error:  # noqa: BLE001  drivers have errors of their own, which need not be OSErrors
+            # The driver's words may quote a login, or a part of it.
+            words = "" if login_in(root) else str(error)
             raise SettingsError(
-                f"the raw sink cannot be at {root} ({error}); install what that needs, or set GADS_RAW_URI to another "
-                "place"
+                f"the raw sink cannot be at {without_login(root)} ({words or type(error).__name__}); install what that "
+                "needs, make it reachable, or set GADS_RAW_URI to another place"
             ) from None
+        if login_in(root) and login_in(root) in self.root.path:
+            # It would be taken for a part of the path, and stand in every error that names one.
+            raise SettingsError(
+                f"GADS_RAW_URI has a login, which {self.root.protocol}:// does not take from there; set it to "
+                f"{without_login(root)}, and give the login in the way that storage's driver documents"
+            )
 
     def for_each(self, work: Callable[[Item], Answer], items: Iterable[Item]) -> list[Answer]:
         """Reads runs as many at a time as is fastest. A disk answers at once, and threads would only wait for each

@@ -4,11 +4,12 @@ On a disk, links and renames decide races; on an object store, an object that ap
 """
 
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Final
 
 from fsspec import AbstractFileSystem
 from fsspec.implementations.local import LocalFileSystem
@@ -17,6 +18,20 @@ from upath import UPath
 from gads_assets.domain.keys import RunId
 from gads_assets.errors import BrokenSealError
 from gads_assets.raw.layout import SEAL, Entry
+
+# Secret keys may hold a slash or an @: a login with a password ends at the last @. Azure has a container there instead.
+_LOGIN: Final = re.compile(r"(?<=://)(?:[^/@]*:.*|(?<!abfs://)(?<!abfss://)[^/]*)@")
+
+
+def login_in(uri: str) -> str:
+    """The `user:password@` of a URI, or nothing."""
+    found = _LOGIN.search(uri)
+    return found.group() if found else ""
+
+
+def without_login(uri: str) -> str:
+    """A URI as it may be shown."""
+    return uri.replace(login_in(uri), "", 1)
 
 
 def on_disk(path: UPath) -> bool:

@@ -141,6 +141,18 @@ def test_a_sink_that_cannot_be_read_ends_in_one_line(home: Path, gads: Gads) -> 
     assert message.startswith(f"gads: the raw sink {home / 'raw'} cannot be read (")
 
 
+@pytest.mark.parametrize("uri", ["s3://KEY:SECRET@bucket/x", "ftp://KEY:SECRET@localhost:1/x", "memory://KEY:SECRET@x"])
+def test_a_login_in_the_sinks_uri_is_never_told(gads: Gads, monkeypatch: pytest.MonkeyPatch, uri: str) -> None:
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    monkeypatch.setenv("GADS_RAW_URI", uri)
+    code, output, message = gads("housekeeping")
+    assert (code, output, message.count("\n")) == (1, "", 1)
+    assert uri.replace("KEY:SECRET@", "") in message
+    assert "unexpected" not in message
+    assert "KEY" not in message
+    assert "SECRET" not in message
+
+
 @pytest.mark.parametrize("wrong", [("--grace-hours", "-1"), ("--grace-hours", "soon"), ("now",), ("--force",)])
 def test_wrong_usage_exits_2(gads: Gads, wrong: tuple[str, ...]) -> None:
     code, _, message = gads("housekeeping", *wrong)

@@ -3,6 +3,7 @@ import gzip
 import json
 import os
 import resource
+import socket
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from gads_assets.errors import (
 )
 from gads_assets.raw.layout import run_path
 from gads_assets.raw.sink import RawSink
+from gads_assets.raw.storage import without_login
 from gads_assets_tests.sealed_runs import key, row, run_facts, seal, unused_run_id
 
 PARTITION = key()
@@ -277,3 +279,37 @@ def test_a_storage_that_is_not_installed_is_named_with_the_fix(root: str, monkey
     with pytest.raises(SettingsError, match=r"set GADS_RAW_URI to another place") as refused:
         RawSink(root)
     assert root in str(refused.value)
+
+
+def test_a_storage_that_does_not_answer_is_named_with_the_fix() -> None:
+    with socket.socket() as unheard:
+        unheard.bind(("127.0.0.1", 0))
+        root = f"ftp://127.0.0.1:{unheard.getsockname()[1]}/raw"
+        with pytest.raises(SettingsError, match=r"Connection refused.*set GADS_RAW_URI to another place") as refused:
+            RawSink(root)
+    assert root in str(refused.value)
+
+
+@pytest.mark.parametrize("login", ["KEY:SECRET@", "KEY:SEC/RET@", "KEY:SEC@RET@", "SECRET@"])
+@pytest.mark.parametrize("storage", ["unheard", "s3", "ftp", "memory"])
+def test_a_login_in_the_sinks_uri_is_never_told(login: str, storage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    with pytest.raises(SettingsError) as refused:
+        RawSink(f"{storage}://{login}localhost:1/raw")
+    told = str(refused.value)
+    assert f"{storage}://localhost:1/raw" in told
+    assert not [part for part in ("KEY", "SEC", "RET", "@") if part in told]
+    assert "\n" not in told
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "/home/me@work/raw",
+        "file:///home/me@work/raw",
+        "s3://bucket/a@b",
+        "abfss://raw@account.dfs.core.windows.net/ads",
+    ],
+)
+def test_an_at_sign_that_is_no_logins_is_shown(uri: str) -> None:
+    assert without_login(uri) == uri
