@@ -3,7 +3,7 @@
 What our code did not put there is reported and left alone.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -17,7 +17,7 @@ from gads_assets.domain.keys import CustomerId, PartitionKey, RunId, parse_custo
 from gads_assets.errors import PartitionKeyError, RawSinkError, SealedRunError
 from gads_assets.raw.layout import SEAL, Entry, partition_path, read_entry
 from gads_assets.raw.sink import RawSink
-from gads_assets.raw.storage import on_disk
+from gads_assets.raw.storage import on_disk, without_login
 
 GRACE: Final = timedelta(hours=24)
 """Well above what an extraction may last: what has not changed for so long has no writer any more."""
@@ -55,7 +55,7 @@ class _Leftover:
 
 @dataclass(frozen=True, kw_only=True)
 class Orphan(_Leftover):
-    """`age` is the time since anything in it changed."""
+    """`age` is the time since anything in it changed; none, if that is said to be in the future."""
 
     age: timedelta
     bytes: int
@@ -70,7 +70,10 @@ class Outcome:
 
 @dataclass(frozen=True, kw_only=True)
 class Inventory:
-    """`foreign` are the paths, below the root, of files and folders that our code does not make."""
+    """`foreign` are the paths, below the root, of files and folders that our code does not make.
+
+    Folders above a day are made for what is in them, so an empty one is foreign too.
+    """
 
     orphans: tuple[Orphan, ...]
     foreign: tuple[str, ...]
@@ -82,14 +85,14 @@ def find_orphans(sink: RawSink, *, now: datetime) -> Inventory:
     foreign: list[str] = []
     with _answering(sink.root):
         for source, is_directory in _names(sink.root):
-            if not is_directory:
+            customers = list(_names(sink.root / source)) if is_directory else []
+            if not customers:
                 foreign.append(source)
-                continue
-            for customer, is_folder in _names(sink.root / source):
-                if not (is_folder and _is_customer(customer)):
+            for customer, is_folder in customers:
+                ours = is_folder and _is_customer(customer)
+                listed = list(_below(sink.root / source / customer)) if ours else []
+                if not listed:
                     foreign.append(f"{source}/{customer}")
-                    continue
-                listed = _below(sink.root / source / customer)
                 leftovers, not_ours = _sort_out(source, CustomerId(customer), listed)
                 foreign += [f"{source}/{customer}/{path}" for path in not_ours]
                 orphans += filter(None, (_measured(sink, leftover, now) for leftover in leftovers))
@@ -132,7 +135,7 @@ def _is_due(orphan: Orphan, grace: timedelta) -> bool:
 
 
 def _sort_out(
-    source: str, customer_id: CustomerId, listed: Iterable[tuple[tuple[str, ...], bool]]
+    source: str, customer_id: CustomerId, listed: Collection[tuple[tuple[str, ...], bool]]
 ) -> tuple[list[_Leftover], list[str]]:
     """Tells what is left over, and what is foreign, from all that lies below a customer's folder.
 
@@ -140,8 +143,9 @@ def _sort_out(
     """
     inside: dict[tuple[PartitionKey, Entry, RunId], set[str]] = {}
     foreign: set[tuple[str, ...]] = set()
+    filled = {parts[0] for parts, _ in listed if len(parts) > 1}
     for parts, is_directory in listed:
-        if len(parts) <= 2 and not is_directory:
+        if (len(parts) <= 2 and not is_directory) or parts[0] not in filled:
             foreign.add(parts)
         elif len(parts) >= 2 and not _is_day(parts[1]):
             foreign.add(parts[:2])
@@ -198,7 +202,7 @@ def _measured(sink: RawSink, leftover: _Leftover, now: datetime) -> Orphan | Non
         kind=leftover.kind,
         key=leftover.key,
         run_id=leftover.run_id,
-        age=now - max(changes),
+        age=max(now - max(changes), timedelta(0)),
         bytes=sum(found["size"] or 0 for found in listed if found["type"] != "directory"),
     )
 
@@ -214,7 +218,7 @@ def _names(folder: UPath) -> Iterator[tuple[str, bool]]:
         if name != folder.path.rstrip("/"):
             yield name.rpartition("/")[2], is_directory
         elif not is_directory:
-            raise NotADirectoryError(f"{folder} is not a folder")
+            raise NotADirectoryError(f"{folder.path} is not a folder")
 
 
 def _below(folder: UPath) -> Iterator[tuple[tuple[str, ...], bool]]:
@@ -252,8 +256,8 @@ def _answering(root: UPath) -> Iterator[None]:
         yield
     except OSError as error:
         raise RawSinkError(
-            f"the raw sink {root} cannot be read ({error.strerror or error}); mend the storage or its permissions, "
-            "then run housekeeping again"
+            f"the raw sink {without_login(str(root))} cannot be read ({error.strerror or error}); mend the storage or "
+            "its permissions, then run housekeeping again"
         ) from error
 
 

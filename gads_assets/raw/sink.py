@@ -141,6 +141,10 @@ class RawSink:
                 with self._open(key, run_id, SEAL) as seal:
                     content = seal.read(_LARGEST_SEAL + 1)
             except FileNotFoundError:
+                if has_seal(self.root / run_path(key, run_id)):
+                    raise BrokenSealError(
+                        f"run {run_id} of {key}: {SEAL} is a name with no file behind it", run_id=run_id
+                    ) from None
                 raise RunNotFoundError(f"run {run_id} of {key} has no seal: it does not exist", run_id=run_id) from None
         if len(content) > _LARGEST_SEAL:
             raise BrokenSealError(f"run {run_id} of {key}: {SEAL} is larger than {_LARGEST_SEAL} bytes", run_id=run_id)

@@ -118,6 +118,15 @@ def test_the_newest_change_of_anything_inside_counts(sink: RawSink) -> None:
     assert _fates(_keep_house(sink, later=HOUR)) == {run_id: Fate.REMOVED}
 
 
+def test_a_change_in_the_future_counts_as_one_of_this_moment(sink: RawSink) -> None:
+    run_id = _leave_unsealed(sink)
+    tomorrow = time.time() + 86_400
+    os.utime((sink.root / run_path(PARTITION, run_id)).path, (tomorrow, tomorrow))
+    [outcome] = _keep_house(sink, later=timedelta(0), grace=HOUR)
+    assert (outcome.fate, outcome.orphan.age) == (Fate.YOUNG, timedelta(0))
+    assert _fates(_keep_house(sink, later=timedelta(0), grace=timedelta(0))) == {run_id: Fate.REMOVED}
+
+
 def test_an_orphan_is_looked_at_again_just_before_it_goes(sink: RawSink) -> None:
     run_id = _leave_unsealed(sink)
     now = datetime.now(UTC)
@@ -184,6 +193,30 @@ def test_what_is_not_ours_is_reported_and_left_alone(any_sink: RawSink) -> None:
         f"google_ads/1234567890/campaign/2024-06-01/.{run_id}.metadata.json",
     }
     assert all((any_sink.root / path).read_text() == "mine" for path in foreign)
+
+
+def test_an_empty_folder_is_foreign_unless_a_removal_may_have_emptied_it(any_sink: RawSink) -> None:
+    empty = {"backup", "google_ads/1234567890", "google_ads/2345678901/latest", "google_ads/2345678901/campaign/copy"}
+    day = any_sink.root / partition_path(PARTITION).replace(PARTITION.customer_id, "2345678901")
+    for folder in (*(any_sink.root / path for path in empty), day):
+        folder.mkdir(parents=True)
+    assert set(find_orphans(any_sink, now=datetime.now(UTC)).foreign) == empty
+    assert _keep_house(any_sink) == []
+    assert all((any_sink.root / path).is_dir() for path in empty)
+
+
+def test_a_seal_that_leads_nowhere_is_damage_to_be_told_and_nothing_to_be_removed(sink: RawSink) -> None:
+    run = seal(sink, PARTITION, [row(PARTITION, 1)])
+    metadata = Path((sink.root / run_path(PARTITION, run.run_id) / "metadata.json").path)
+    metadata.unlink()
+    metadata.symlink_to("gone")
+    assert sink.sealed_runs(PARTITION) == [run.run_id]
+    with pytest.raises(
+        BrokenSealError, match=f"run {run.run_id} of .*: metadata.json is a name with no file behind it"
+    ):
+        sink.manifest(PARTITION, run.run_id)
+    assert _keep_house(sink) == []
+    assert _in_partition(sink) == {run.run_id}
 
 
 def test_a_link_in_place_of_a_run_is_foreign_and_what_it_leads_to_is_untouched(sink: RawSink, tmp_path: Path) -> None:
