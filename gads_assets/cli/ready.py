@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from gads_assets.catalog.specification import QuerySpecification
 from gads_assets.cli.output import JsonOption, messages, print_json, print_table
 from gads_assets.domain.keys import CustomerId, parse_customer_id, parse_logical_date
 from gads_assets.domain.readiness import Readiness
@@ -13,6 +14,7 @@ from gads_assets.domain.roles import Role
 from gads_assets.domain.state import DayRange
 from gads_assets.errors import PartitionKeyError
 from gads_assets.raw.layout import run_path
+from gads_assets.raw.storage import without_login
 from gads_assets.settings import read_settings
 
 _DAYS_SHOWN = 7
@@ -39,11 +41,11 @@ def ready(
     """
     from gads_assets.orchestration.workplace import Workplace  # noqa: PLC0415
 
-    days = _days(first, last, today=datetime.now(UTC).date())
     wanted = [parse_customer_id(text) for text in customer_ids or ()]
     settings = read_settings(os.environ)
     with Workplace(settings) as here:
-        here.catalog.query(query_name)
+        query = here.catalog.query(query_name)
+        days = _days(query, first, last, yesterday=datetime.now(UTC).date() - timedelta(days=1))
         known = [account.customer_id for account in here.customers_as(Role.CONSUMER).customers()]
         _require_known(wanted, known)
         found = here.store_as(Role.CONSUMER).readiness(query_name, wanted or known, days, source=here.catalog.source)
@@ -52,25 +54,34 @@ def ready(
         f"from {days.first} to {days.last} are ready"
     )
     if as_json:
-        print_json(_document(query_name, days, found, settings.raw_uri))
+        print_json(_document(query_name, days, found, without_login(settings.raw_uri)))
     else:
         _show(found)
 
 
-def _days(first: str | None, last: str | None, *, today: date) -> DayRange:
-    end = parse_logical_date(last) if last else today - timedelta(days=1)
-    start = parse_logical_date(first) if first else end - timedelta(days=_DAYS_SHOWN - 1)
+def _days(query: QuerySpecification, first: str | None, last: str | None, *, yesterday: date) -> DayRange:
+    def within(day: date) -> date:
+        if query.start_date <= day <= yesterday:
+            return day
+        raise PartitionKeyError(
+            f"day {day} is outside the days of {query.name}: it must be between {query.start_date}, its start_date in "
+            f"the catalog, and {yesterday}, yesterday in UTC"
+        )
+
+    end = within(parse_logical_date(last) if last else yesterday)
+    start = within(parse_logical_date(first)) if first else max(query.start_date, end - timedelta(days=_DAYS_SHOWN - 1))
     if start > end:
         raise PartitionKeyError(f"--from {start} is after --to {end}; give the earlier day first")
     return DayRange(first=start, last=end)
 
 
 def _require_known(wanted: list[CustomerId], known: list[CustomerId]) -> None:
+    if not known:
+        raise PartitionKeyError("no customer is registered; run `gads customers sync`")
     unknown = sorted(set(wanted) - set(known))
     if unknown:
-        raise PartitionKeyError(
-            f"customer {', '.join(unknown)} is not registered; run `gads customers sync`, or check the id"
-        )
+        those = f"customer {unknown[0]} is" if len(unknown) == 1 else f"customers {', '.join(unknown)} are"
+        raise PartitionKeyError(f"{those} not registered; run `gads customers sync`, or check the id")
 
 
 def _document(query_name: str, days: DayRange, found: Readiness, raw_uri: str) -> dict[str, object]:

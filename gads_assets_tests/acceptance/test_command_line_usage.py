@@ -125,6 +125,12 @@ def test_ready_tells_the_run_to_read_for_each_accepted_day_and_the_reason_for_ea
     assert "0 of 6 partitions of keyword_view" in before.stderr
     table = demonstrated.gads("ready", "keyword_view", "--customer-id", "214-555-0101", "--from", since)
     assert table.stdout.count("ready") == 7
+    elsewhere = demonstrated.gads(
+        "ready", "campaign", "--from", since, "--json", GADS_RAW_URI="s3://KEY:SECRET@bucket/x"
+    )
+    places = [partition["raw_uri"] for partition in json.loads(elsewhere.stdout)["ready"]]
+    assert len(places) == 3 * 7
+    assert all(place.startswith("s3://bucket/x/google_ads/") for place in places)
 
 
 @pytest.mark.parametrize(
@@ -133,6 +139,13 @@ def test_ready_tells_the_run_to_read_for_each_accepted_day_and_the_reason_for_ea
         (("keywords",), "query 'keywords' is not in the catalog"),
         (("campaign", "--customer-id", "12"), "customer id '12' is not ten digits"),
         (("campaign", "--customer-id", "9999999999"), "customer 9999999999 is not registered"),
+        (
+            ("campaign", "--customer-id", "9999999999", "--customer-id", "8888888888"),
+            "customers 8888888888, 9999999999 are not registered",
+        ),
+        (("campaign", "--to", "0001-01-03"), "day 0001-01-03 is outside the days of campaign"),
+        (("campaign", "--from", "2023-12-31"), "it must be between 2024-01-01, its start_date in the catalog, and"),
+        (("campaign", "--to", "9999-12-31"), "yesterday in UTC"),
         (("campaign", "--from", "2024-02-30"), "not in the calendar"),
         (("campaign", "--from", "2024-06-02", "--to", "2024-06-01"), "give the earlier day first"),
     ],
@@ -140,6 +153,10 @@ def test_ready_tells_the_run_to_read_for_each_accepted_day_and_the_reason_for_ea
 )
 def test_what_cannot_be_ready_is_refused_in_one_line(demonstrated: Home, asked: tuple[str, ...], told: str) -> None:
     assert_refused(demonstrated.gads("ready", *asked), told)
+
+
+def test_ready_without_a_registered_customer_says_how_to_register_them(home: Home) -> None:
+    assert_refused(home.gads("ready", "campaign"), "no customer is registered; run `gads customers sync`")
 
 
 def test_the_emulators_json_is_one_line_as_soon_as_it_serves(home: Home) -> None:
