@@ -1,5 +1,6 @@
 """Sealed runs made by hand, for tests that start after extraction."""
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
@@ -37,7 +38,7 @@ MANIFEST = RunManifest(
     schema_version="1",
     record_count=3,
     gaql="SELECT campaign.id FROM campaign",
-    gaql_sha256="0" * 64,
+    gaql_sha256=hashlib.sha256(b"SELECT campaign.id FROM campaign").hexdigest(),
     api_version="v26",
     api_origin="emulator",
     account_time_zone="Europe/Berlin",

@@ -13,7 +13,10 @@ _FEWEST_DAYS: Final = 3
 """Fewer days before are no history to measure by."""
 
 _ROWS_OF_NO_INTEREST: Final = 10
-"""Small reports halve and double from day to day; a difference of so few rows says nothing."""
+"""Small reports halve and double from day to day; a difference of so few rows says nothing, but for the last one."""
+
+_MICROS_OF_NO_INTEREST: Final = 10_000
+"""A hundredth of a unit of currency, the least that is shown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,8 +105,10 @@ def spend_finding(
 ) -> Finding:
     """`policies` are those of all queries: whichever of two is judged later finds that they disagree."""
     concerned = {finer: policy for finer, policy in policies.items() if query_name in (finer, policy.against)}
-    if spend is None or not concerned:
+    if not concerned:
         return _not_asked(Rule.SPEND)
+    if spend is None:
+        return Finding(rule=Rule.SPEND, passed=True, detail="its cost cannot be told")
     known = {**neighbours.spends, query_name: spend}
     compared = {finer: policy for finer, policy in concerned.items() if finer in known and policy.against in known}
     disagreements = [text for finer, policy in compared.items() for text in _disagreements(finer, policy, known)]
@@ -126,15 +131,19 @@ def _bases(neighbours: Neighbours) -> Iterator[tuple[float, str]]:
 
 
 def _is_unusual(rows: int, base: float, policy: VolumePolicy) -> bool:
+    if not rows or not base:
+        return bool(rows) != bool(base)
     return abs(rows - base) > _ROWS_OF_NO_INTEREST and not policy.lowest * base <= rows <= policy.highest * base
 
 
 def _disagreements(finer: str, policy: SpendPolicy, known: Mapping[str, Spend]) -> Iterator[str]:
     ours, theirs = known[finer], known[policy.against]
-    if ours.micros > policy.highest * theirs.micros:
+    if ours.micros > policy.highest * theirs.micros + _MICROS_OF_NO_INTEREST:
         yield f"{finer} spent {_money(ours.micros)}, {policy.against} only {_money(theirs.micros)}"
     comparable = theirs.comparable_micros
-    if policy.lowest is not None and comparable is not None and ours.micros < policy.lowest * comparable:
+    if comparable is None or policy.lowest is None:
+        return
+    if ours.micros < policy.lowest * comparable - _MICROS_OF_NO_INTEREST:
         yield (
             f"{finer} spent only {_money(ours.micros)}, {policy.against} {_money(comparable)} outside Performance Max"
         )

@@ -1,5 +1,6 @@
 """metadata.json: the seal of a run directory, and everything later steps need to know about the run."""
 
+import hashlib
 import json
 import re
 from dataclasses import asdict, dataclass, fields
@@ -120,7 +121,21 @@ def _decode(document: dict[str, Any]) -> RunManifest:
         document[name] = _moment(name, document[name])
     document["customer_id"] = parse_customer_id(document["customer_id"])
     document["run_id"] = parse_run_id(document["run_id"])
-    return RunManifest(**document)
+    manifest = RunManifest(**document)
+    _require_consistent(manifest)
+    return manifest
+
+
+def _require_consistent(manifest: RunManifest) -> None:
+    for name in ("gaql", "schema_version", "api_version", "api_origin", "account_time_zone", "account_currency"):
+        if not getattr(manifest, name):
+            raise ValueError(f"{name} must not be empty")
+    if hashlib.sha256(manifest.gaql.encode()).hexdigest() != manifest.gaql_sha256:
+        raise ValueError("gaql_sha256 is not the digest of gaql")
+    if not manifest.window_start <= manifest.logical_date <= manifest.window_end:
+        raise ValueError(f"window_start to window_end does not hold {manifest.logical_date.isoformat()}")
+    if manifest.extraction_finished_at < manifest.extraction_started_at:
+        raise ValueError("extraction_finished_at is before extraction_started_at")
 
 
 def _files(items: object) -> tuple[PayloadFile, ...]:

@@ -1,7 +1,7 @@
 """What a validator finds out about a sealed run, and what follows from it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum, StrEnum
 
@@ -48,7 +48,8 @@ class Rule(Enum):
 _PROMISES = {
     Rule.SEAL: "Every byte is as it was sealed, and no file came or went.",
     Rule.DAY_OVER: "The account's day had ended when the extraction started.",
-    Rule.SCHEMA: "Every row is JSON in UTF-8 with exactly the columns and types of the run's schema version.",
+    Rule.SCHEMA: "Every row is JSON in UTF-8 whose values fit the columns of the run's schema version; the first has "
+    "exactly its members, and all rows of a run are written by one encoder.",
     Rule.RECORD_COUNT: "There are as many rows as the seal says.",
     Rule.CUSTOMER: "Every row belongs to this account.",
     Rule.DAY: "Every row belongs to this day.",
@@ -161,6 +162,15 @@ def judge(
             *warnings,
         ),
     )
+
+
+def reject_altered(verdict: Verdict, differences: Sequence[str]) -> Verdict:
+    """A sealed run never changes: what differs from what is on record about it was altered, and sealed again."""
+    what = " and ".join(differences)
+    altered = Finding(
+        rule=Rule.SEAL, passed=False, detail=f"altered and sealed again: {what} is not as it was recorded"
+    )
+    return replace(verdict, findings=(altered, *(found for found in verdict.findings if found.rule is not Rule.SEAL)))
 
 
 def finding(rule: Rule, passed: bool, *, good: str, bad: str) -> Finding:

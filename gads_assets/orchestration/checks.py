@@ -70,8 +70,8 @@ def validator_checks(
                 asset_key=asset_key,
                 check_name=VERDICT,
                 partition=key.label,
-                passed=judged.verdict.accepted,
-                description=judged.verdict.error_message or "; ".join(judged.verdict.warnings) or None,
+                passed=judged.accepted,
+                description=judged.error_message or "; ".join(judged.verdict.warnings) or None,
                 metadata=metadata.verdict(judged),
                 target_materialization_data=targets.get(key.label),
                 # In a run of many, one bad partition must not hold back the rest: PartitionState gates each.
@@ -80,9 +80,7 @@ def validator_checks(
         for output_name in op_context.selected_output_names:
             yield dg.Output(None, output_name=output_name)
         refused = dict(validation.unjudged) | {
-            key: judged.verdict.error_message or "rejected"
-            for key, judged in validation.judged.items()
-            if not judged.verdict.accepted
+            key: judged.error_message or "rejected" for key, judged in validation.judged.items() if not judged.accepted
         }
         if refused and (len(keys) == 1 or not includes_asset(op_context.run, table_key(catalog, specification.name))):
             raise partition_failure("were not accepted", refused, of=len(keys))

@@ -12,7 +12,7 @@ from gads_assets.domain.keys import PartitionKey, RunId
 from gads_assets.domain.state import AttemptOutcome, ExtractionOutcome
 from gads_assets.errors import StateStoreError
 from gads_assets.state.connection import session, transaction
-from gads_assets.state.rows import key_from_row, keys_json, select_by_keys
+from gads_assets.state.rows import key_from_row, keys_json, run_of_row, select_by_keys
 from gads_assets.state.tables import extraction_attempt, partition_attempt
 
 _EXTRACTIONS = (
@@ -20,6 +20,8 @@ _EXTRACTIONS = (
     .where(extraction_attempt.c.dagster_run_id == bindparam("dagster_run_id"))
     .order_by(extraction_attempt.c.run_seq)
 )
+
+_RUN_SEQS = select_by_keys(extraction_attempt)
 
 _JUDGEMENTS = (
     select_by_keys(partition_attempt)
@@ -89,6 +91,12 @@ class RunRecords:
                 )
                 for row in rows.mappings()
             }
+
+    def run_seqs(self, keys: Iterable[PartitionKey]) -> dict[tuple[PartitionKey, RunId], int]:
+        """The number that each run of these partitions took when its extraction started, in whatever Dagster run."""
+        with transaction(self._engine) as connection:
+            rows = connection.execute(_RUN_SEQS, {"keys": keys_json(keys)})
+            return {run_of_row(row): row["run_seq"] for row in rows.mappings()}
 
     def progress(self, *, since: datetime) -> dict[str, int]:
         """How many partitions were extracted, judged and published since then."""

@@ -70,7 +70,7 @@ def judge_runs(
     """Judges every partition asked about, whatever state its run directory is in.
 
     Each run is judged by the schema version it was extracted under, and warned of by what surrounds it: what the
-    ledger knows, and the other runs of this batch. The session is opened only if there is something to read.
+    ledger knows, and the other runs of this batch. The session is opened only if there is a seal that can be read.
     """
     answers = sink.for_each(lambda item: _read_seal(sink, catalog, *item), runs.items())
     read = dict(zip(runs, answers, strict=True))

@@ -9,7 +9,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from gads_assets.catalog.specification import Limits, QuerySchema
-from gads_assets.domain.content import ContentDigest
 from gads_assets.domain.keys import RunId
 from gads_assets.domain.manifest import RunManifest
 from gads_assets.domain.verdict import RunMeasurement
@@ -17,9 +16,8 @@ from gads_assets.errors import BrokenPayloadError
 from gads_assets.raw.frames import sealed_rows
 from gads_assets.raw.sink import RawSink
 from gads_assets.validate.examining import examine_runs
-from gads_assets.validate.screening import Screening, screen_runs
+from gads_assets.validate.screening import Screening, screen_runs, screening_of_no_rows
 
-_NOTHING: Final = Screening(content=ContentDigest(rows=0, first=0, second=0), spend=None, suspect=False)
 _ROWS_AT_ONCE: Final = 3_000_000
 """A screening holds eight bytes, boxed, for each row: some hundred a row in all."""
 
@@ -47,7 +45,8 @@ def measure_runs(spark: SparkSession, sink: RawSink, batch: Batch) -> dict[RunId
         readable = {run_id: run for run_id, run in intact.items() if run_id not in broken}
         screened = _screen(spark, sink, batch, readable, strict=False)
     suspects = {run_id: suspect for run_id, suspect in batch.intact().items() if run_id not in broken}
-    found = {run_id: screened.get(run_id, _NOTHING) for run_id in suspects}
+    without_rows = screening_of_no_rows(batch.schema)
+    found = {run_id: screened.get(run_id, without_rows) for run_id in suspects}
     to_examine = [run_id for run_id, screening in found.items() if screening.suspect or suspects[run_id]]
     uris = _uris(sink, (batch.runs[run_id] for run_id in to_examine))
     faults = examine_runs(spark, uris, batch.schema, batch.limits) if to_examine else {}

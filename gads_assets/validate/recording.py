@@ -1,7 +1,7 @@
 """The validator as the only writer of PartitionState: choose the runs, judge them, record what was found."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from pyspark.sql import SparkSession
@@ -9,18 +9,34 @@ from pyspark.sql import SparkSession
 from gads_assets.catalog.specification import Catalog
 from gads_assets.domain.expectations import Surroundings
 from gads_assets.domain.keys import PartitionKey, RunId
-from gads_assets.domain.state import DemotionIntent, ExtractionOutcome, Judgement, validation_id
-from gads_assets.domain.verdict import Finding
-from gads_assets.errors import BrokenSealError, RunNotFoundError, UnreadableRunError
+from gads_assets.domain.state import AttemptOutcome, DemotionIntent, ExtractionOutcome, Judgement, validation_id
+from gads_assets.domain.verdict import Finding, reject_altered
+from gads_assets.errors import BrokenSealError, GadsError, RunNotFoundError, UnreadableRunError
 from gads_assets.raw.sink import RawSink
-from gads_assets.state.partition_states import RecordedJudgement, StateStore
+from gads_assets.state.partition_states import AcceptedContent, RecordedJudgement, StateStore
 from gads_assets.state.run_records import RunRecords
 from gads_assets.validate.judging import JudgedRun, judge_runs
 
 
 @dataclass(frozen=True, kw_only=True)
 class Judged(JudgedRun):
+    """What was found now, and what the ledger holds: a step that is repeated within its Dagster run finds its first
+    judgement recorded, which stands."""
+
     recorded: RecordedJudgement
+
+    @property
+    def accepted(self) -> bool:
+        return self.recorded.outcome in {AttemptOutcome.ACCEPTED, AttemptOutcome.SUPERSEDED}
+
+    @property
+    def error_message(self) -> str | None:
+        if self.accepted == self.verdict.accepted:
+            return self.verdict.error_message
+        return (
+            f"recorded as {self.recorded.outcome} when this Dagster run first judged it, and found otherwise now "
+            f"({self.verdict.error_message or 'it keeps every rule'}); run the check in a new run to judge it again"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,8 +49,11 @@ class Validation:
 
 @dataclass(frozen=True, kw_only=True)
 class _Candidate:
+    """`schema_version` is what the ledger says of the authority; None where it says nothing of the run."""
+
     run_id: RunId
     run_seq: int
+    schema_version: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +74,8 @@ class Validator:
         The run that this Dagster run sealed is taken first, then the authority, then the newest sealed one. A
         withdrawal that a crash left open is finished before anything else.
         """
-        self._finish_demotions(self.store.open_demotions(keys))
-        candidates, unjudged = self._candidates(keys, dagster_run_id)
+        unfinished = self._finish_demotions(self.store.open_demotions(keys))
+        candidates, unjudged = self._candidates([key for key in keys if key not in unfinished], dagster_run_id)
         verdicts = judge_runs(
             self.session,
             self.sink,
@@ -64,39 +83,56 @@ class Validator:
             {key: candidate.run_id for key, candidate in candidates.items()},
             self._surroundings(candidates),
         )
-        judgements = [
-            (key, self._judgement(key, candidates[key], verdicts.judged[key], dagster_run_id))
-            for key in sorted(verdicts.judged)
-        ]
+        found = self._held_against_record(candidates, verdicts.judged)
+        judgements = [(key, self._judgement(key, candidates[key], found[key], dagster_run_id)) for key in sorted(found)]
         recorded = self.store.record_judgements(
             judgements,
             now=self.now(),
             dagster_run_id=dagster_run_id,
             rule_results={
-                judgement.validation_id: [_recorded(finding) for finding in verdicts.judged[key].verdict.findings]
+                judgement.validation_id: [_recorded(finding) for finding in found[key].verdict.findings]
                 for key, judgement in judgements
             },
         )
+        # What cannot be withdrawn now stays hidden from loaders, and is tried again by the next judging.
         self._finish_demotions(record.demotion_opened for record in recorded if record.demotion_opened)
         return Validation(
             judged={
                 record.key: Judged(manifest=run.manifest, verdict=run.verdict, recorded=record)
                 for record in recorded
-                for run in [verdicts.judged[record.key]]
+                for run in [found[record.key]]
             },
-            unjudged={**unjudged, **verdicts.unread},
+            unjudged={**unjudged, **verdicts.unread, **unfinished},
         )
 
-    def _finish_demotions(self, intents: Iterable[DemotionIntent]) -> None:
+    def _finish_demotions(self, intents: Iterable[DemotionIntent]) -> dict[PartitionKey, str]:
+        """Each on its own; returns those that could not be finished, and why."""
+        unfinished: dict[PartitionKey, str] = {}
         for intent in intents:
-            self.withdraw(intent)
-            self.store.finish_demotion(intent, now=self.now())
+            try:
+                self.withdraw(intent)
+                self.store.finish_demotion(intent, now=self.now())
+            except GadsError as error:
+                unfinished[intent.key] = f"its rows could not be withdrawn: {error}"
+        return unfinished
+
+    def _held_against_record(
+        self, candidates: Mapping[PartitionKey, _Candidate], judged: Mapping[PartitionKey, JudgedRun]
+    ) -> dict[PartitionKey, JudgedRun]:
+        """Rejects a run that is no longer what it was when it was extracted, or accepted before."""
+        accepted = self.store.accepted_contents(judged)
+        held: dict[PartitionKey, JudgedRun] = {}
+        for key, run in judged.items():
+            differences = _differences(candidates[key], run, accepted.get((key, candidates[key].run_id)))
+            held[key] = replace(run, verdict=reject_altered(run.verdict, differences)) if differences else run
+        return held
 
     def _candidates(
         self, keys: Sequence[PartitionKey], dagster_run_id: str
     ) -> tuple[dict[PartitionKey, _Candidate], dict[PartitionKey, str]]:
         extracted = self.records.extractions(dagster_run_id, keys)
         states = self.store.states(keys)
+        run_seqs = self.records.run_seqs(keys)
         candidates: dict[PartitionKey, _Candidate] = {}
         unjudged: dict[PartitionKey, str] = {}
         for key in keys:
@@ -106,9 +142,11 @@ class Validator:
             elif extraction:
                 candidates[key] = _Candidate(run_id=extraction.run_id, run_seq=extraction.run_seq)
             elif state and state.current_run_id and state.current_run_seq:
-                candidates[key] = _Candidate(run_id=state.current_run_id, run_seq=state.current_run_seq)
+                candidates[key] = _Candidate(
+                    run_id=state.current_run_id, run_seq=state.current_run_seq, schema_version=state.schema_version
+                )
             else:
-                newest = self._newest_sealed(key)
+                newest = self._newest_sealed(key, run_seqs)
                 if isinstance(newest, _Candidate):
                     candidates[key] = newest
                 else:
@@ -120,14 +158,15 @@ class Validator:
         compared = {name for finer, policy in policies.items() for name in (finer, policy.against)}
         return self.store.surroundings(keys, days=self.catalog.volume_days, queries=compared)
 
-    def _newest_sealed(self, key: PartitionKey) -> _Candidate | str:
-        """Or why there is none."""
+    def _newest_sealed(self, key: PartitionKey, run_seqs: Mapping[tuple[PartitionKey, RunId], int]) -> _Candidate | str:
+        """Or why there is none. The order is that on record; a seal tells its own only where nothing is."""
         newest: _Candidate | None = None
         broken: str | None = None
         try:
             for run_id in self.sink.sealed_runs(key):
                 try:
-                    run_seq = self.sink.manifest(key, run_id).run_seq
+                    manifest = self.sink.manifest(key, run_id)
+                    run_seq = run_seqs.get((key, run_id), manifest.run_seq)
                 except (BrokenSealError, RunNotFoundError) as error:
                     # A broken seal has no place in the order; the intact ones are judged before it.
                     broken = str(error)
@@ -160,6 +199,17 @@ class Validator:
             spend_micros=verdict.spend.micros if verdict.spend else None,
             comparable_spend_micros=verdict.spend.comparable_micros if verdict.spend else None,
         )
+
+
+def _differences(candidate: _Candidate, run: JudgedRun, accepted: AcceptedContent | None) -> list[str]:
+    differences = []
+    if run.manifest and run.manifest.run_seq != candidate.run_seq:
+        differences.append("its run_seq")
+    if run.manifest and candidate.schema_version not in (None, run.manifest.schema_version):
+        differences.append("its schema_version")
+    if accepted and run.verdict.content and str(run.verdict.content) != accepted.content_digest:
+        differences.append("its content")
+    return differences
 
 
 def _recorded(finding: Finding) -> dict[str, object]:

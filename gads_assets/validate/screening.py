@@ -18,6 +18,7 @@ from gads_assets.validate.conditions import row_conditions, unclean_text
 
 _CHANNEL_FIELD = "campaign.advertising_channel_type"
 _LARGEST = 2**63 - 1
+_OWN = ("_customer", "_day")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +53,8 @@ def screen_runs(
     )
     measures = {
         **digest_aggregates("_first", "_second"),
-        **{f"{bound}{name}": f"{bound}({name})" for name in ("_customer", "_day") for bound in ("min", "max")},
+        # As texts: a row may claim a day that Python's calendar does not have.
+        **{f"{bound}{name}": f"CAST({bound}({name}) AS STRING)" for name in _OWN for bound in ("min", "max")},
         "suspects": "count_if(_suspect)",
         # Hashes, whose collisions make a run suspect and no more. Grouping by the keys themselves would send every
         # row through a shuffle, which took half as long again as all the rest.
@@ -62,6 +64,12 @@ def screen_runs(
     }
     by_run = projected.groupBy(RUN).agg(*(F.expr(expression).alias(name) for name, expression in measures.items()))
     return {RunId(row[RUN]): _screening(row.asDict(), runs[row[RUN]]) for row in by_run.collect()}
+
+
+def screening_of_no_rows(schema: QuerySchema) -> Screening:
+    costs = _costs(schema)
+    spend = Spend(micros=0, comparable_micros=0 if "_comparable" in costs else None) if costs else None
+    return Screening(content=ContentDigest(rows=0, first=0, second=0), spend=spend, suspect=False)
 
 
 def _costs(schema: QuerySchema) -> dict[str, str]:
@@ -75,7 +83,7 @@ def _costs(schema: QuerySchema) -> dict[str, str]:
 
 def _screening(found: Mapping[str, Any], run: RunManifest) -> Screening:
     digest = ("rows", "first_low", "first_high", "second_low", "second_high")
-    customers = {str(found["min_customer"]), str(found["max_customer"])}
+    customers = {found["min_customer"], found["max_customer"]}
     days = {found["min_day"], found["max_day"]}
     return Screening(
         content=digest_from_aggregates(**{name: found[name] for name in digest}),
@@ -83,7 +91,7 @@ def _screening(found: Mapping[str, Any], run: RunManifest) -> Screening:
         suspect=bool(found["suspects"])
         or found["keys"] < found["rows"]
         or customers != {run.customer_id}
-        or days != {run.logical_date},
+        or days != {run.logical_date.isoformat()},
     )
 
 

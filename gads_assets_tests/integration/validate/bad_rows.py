@@ -184,10 +184,10 @@ LINES: dict[str, tuple[Spoil, str]] = {
 BELONGING: dict[str, tuple[Spoil, str]] = {
     "another customer in a row": (row({"customer_id": 1111111111}), r"customer: 1 row of another customer"),
     "another customer in every row": (row(customer_id=1111111111), r"customer: 3 rows of another customer"),
-    "no customer": (row({"customer_id": None}), r"customer: 1 row of another customer"),
+    "no customer": (row({"customer_id": None}), r"customer: 1 row of no customer"),
     "another day in a row": (row({"segments_date": "1999-12-31"}), r"day: 1 row of another day"),
     "another day in every row": (row(segments_date="1999-12-31"), r"day: 3 rows of another day"),
-    "no day": (row({"segments_date": None}), r"day: 1 row of another day"),
+    "no day": (row({"segments_date": None}), r"day: 1 row of no day"),
     "swapped with the next day": (_of_day(1), r"day: 3 rows of another day"),
     "swapped with the day before": (_of_day(-1), r"day: 3 rows of another day"),
     "a day of the year 10000": (row({"segments_date": "+10000-01-01"}), NO_DAY),

@@ -1,5 +1,8 @@
 """Whatever lies in a run directory, its run alone is rejected: one attempt, one line that names the cause."""
 
+import gzip
+import hashlib
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -20,6 +23,7 @@ from gads_assets.domain.state import (
     PartitionStatus,
 )
 from gads_assets.domain.verdict import SAMPLE_CHARACTERS, SAMPLES_PER_RULE
+from gads_assets.errors import RawSinkError
 from gads_assets.raw.layout import PAYLOAD
 from gads_assets.raw.sink import RawSink
 from gads_assets.state.partition_states import StateStore
@@ -28,7 +32,7 @@ from gads_assets.state.tables import partition_attempt
 from gads_assets.validate.recording import Validation, Validator
 from gads_assets_tests.integration.validate.bad_files import BAD_FILES, SEALS
 from gads_assets_tests.integration.validate.bad_rows import BAD_ROWS
-from gads_assets_tests.integration.validate.spoiling import Run, Spoil, good, partition, strict_catalog
+from gads_assets_tests.integration.validate.spoiling import Run, Spoil, full_row, good, partition, strict_catalog
 from gads_assets_tests.sealed_runs import unused_run_id
 
 NOW = datetime(2024, 7, 1, 12, tzinfo=UTC)
@@ -104,6 +108,14 @@ def _keys(runs: Mapping[str, Run]) -> list[PartitionKey]:
     return [run.key for run in runs.values()]
 
 
+def _has_a_readable_seal(sink: RawSink, run: Run) -> bool:
+    try:
+        sink.manifest(run.key, run.run_id)
+    except RawSinkError:
+        return False
+    return True
+
+
 def _never_withdrawn(intent: DemotionIntent) -> None:
     pytest.fail(f"{intent.key} was published by nobody")
 
@@ -172,12 +184,14 @@ def test_every_bad_run_leaves_the_run_that_was_accepted_before_where_it_is(bench
     assert len(bench.store.publishable(_keys(again))) == len(BAD)
 
 
-def test_a_batch_of_broken_seals_is_rejected_without_spark(bench: Bench) -> None:
+def test_a_batch_of_seals_that_cannot_be_read_is_rejected_without_spark(bench: Bench) -> None:
     runs = bench.extract({name: spoil for name, (spoil, _) in SEALS.items()}, dagster_run_id="first")
+    unreadable = {name: run for name, run in runs.items() if not _has_a_readable_seal(bench.sink, run)}
+    assert len(unreadable) > 20
 
-    bench.validate(lambda: pytest.fail("there is nothing to read"), _keys(runs), dagster_run_id="first")
+    bench.validate(lambda: pytest.fail("there is nothing to read"), _keys(unreadable), dagster_run_id="first")
 
-    assert _rejections(bench, runs) == {}
+    assert _rejections(bench, unreadable) == {}
 
 
 def test_the_rows_that_break_a_rule_are_shown_in_the_attempt_some_of_them_and_shortened(
@@ -224,6 +238,15 @@ def _replace_seal(run: Run) -> None:
     run.metadata.write_bytes(run.beside().metadata.read_bytes())
 
 
+def _replace_rows(run: Run) -> None:
+    """As somebody would who knows how runs are sealed."""
+    rows = [full_row(run.key, number) | {"metrics_clicks": 0} for number in (1, 2, 3)]
+    content = gzip.compress("".join(f"{json.dumps(row)}\n" for row in rows).encode())
+    run.payload.write_bytes(content)
+    entry = {"name": PAYLOAD, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    run.reseal(files=[entry])
+
+
 DAMAGES: dict[str, tuple[Callable[[Run], object], str]] = {
     "the payload was edited": (lambda run: run.payload.write_bytes(run.beside(days=1).payload.read_bytes()), PAYLOAD),
     "the payload was cut": (lambda run: run.payload.write_bytes(run.payload.read_bytes()[:-1]), PAYLOAD),
@@ -231,6 +254,8 @@ DAMAGES: dict[str, tuple[Callable[[Run], object], str]] = {
     "the seal was deleted": (lambda run: run.metadata.unlink(), "has no seal"),
     "the seal was replaced": (_replace_seal, "carries the seal of run"),
     "the seal's number was changed": (lambda run: run.reseal(run_seq=0), "run_seq"),
+    "the rows were replaced, and sealed again": (_replace_rows, "altered and sealed again: its content"),
+    "the seal's number was raised": (lambda run: run.reseal(run_seq=run.run_seq + 10**6), "again: its run_seq"),
     "the seal vouches for other rows": (lambda run: run.reseal(record_count=9), "3 rows found where the seal says 9"),
 }
 
