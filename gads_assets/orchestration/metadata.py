@@ -75,7 +75,7 @@ def verdict(judged: Judged) -> Metadata:
                 for found in sorted(findings, key=lambda found: found.passed)
             ]
         ),
-        **_samples([found for found in findings if not found.passed]),
+        **_folded_samples(findings),
         "outcome": dg.MetadataValue.text(judged.recorded.outcome.value),
         "attempt": dg.MetadataValue.int(judged.recorded.attempt_number),
         "state": dg.MetadataValue.text(judged.recorded.state.status.value),
@@ -104,6 +104,12 @@ def findings(answers: Mapping[PartitionKey, Finding], broken: Mapping[PartitionK
             ]
         )
     return shown
+
+
+def _folded_samples(findings: Iterable[Finding]) -> Metadata:
+    """Behind a button: beside the partitions there is no room for rows, which the rule's own check shows as a table."""
+    samples = {found.rule.value: list(found.samples) for found in findings if found.samples}
+    return {"sample_rows": dg.MetadataValue.json(samples)} if samples else {}
 
 
 def _samples(broken: Iterable[Finding]) -> Metadata:

@@ -21,7 +21,7 @@ _EXTRACTIONS = (
     .order_by(extraction_attempt.c.run_seq)
 )
 
-_RUN_SEQS = select_by_keys(extraction_attempt)
+_RUN_SEQS = [select_by_keys(table) for table in (extraction_attempt, partition_attempt)]
 
 _JUDGEMENTS = (
     select_by_keys(partition_attempt)
@@ -93,10 +93,11 @@ class RunRecords:
             }
 
     def run_seqs(self, keys: Iterable[PartitionKey]) -> dict[tuple[PartitionKey, RunId], int]:
-        """The number that each run of these partitions took when its extraction started, in whatever Dagster run."""
+        """The number of each run of these partitions that is on record, extracted or judged, whenever."""
+        asked = {"keys": keys_json(keys)}
         with transaction(self._engine) as connection:
-            rows = connection.execute(_RUN_SEQS, {"keys": keys_json(keys)})
-            return {run_of_row(row): row["run_seq"] for row in rows.mappings()}
+            rows = [row for statement in _RUN_SEQS for row in connection.execute(statement, asked).mappings()]
+        return {run_of_row(row): row["run_seq"] for row in rows}
 
     def progress(self, *, since: datetime) -> dict[str, int]:
         """How many partitions were extracted, judged and published since then."""

@@ -1,1 +1,1 @@
-"""The validator: rules over sealed runs, in one Spark job for one partition or thousands."""
+"""The validator: rules over sealed runs, one partition or thousands at once."""

@@ -61,7 +61,7 @@ def examine_runs(
 
 
 def _with_repetitions(lines: DataFrame, schema: QuerySchema, unfit: Sequence[RowCondition]) -> DataFrame:
-    """Beside the row: its number, whether it fits the schema, and the how manyeth it is of its natural key."""
+    """Beside the row: its number, whether it fits the schema, and its place among those with its natural key."""
     keys = ", ".join(f"`{name}`" for name in schema.natural_key)
     whole = " AND ".join(f"`{name}` IS NOT NULL" for name in schema.natural_key)
     numbered = lines.selectExpr(

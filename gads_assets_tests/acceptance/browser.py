@@ -214,6 +214,11 @@ class DagsterPage:
         self._heading(label).wait_for()
         page.get_by_text("Latest execution").wait_for()
 
+    def show_check(self, asset: str, check: str) -> None:
+        """The page of a rule, with its latest evaluation."""
+        self.page.goto(f"/assets/{asset}?view=checks&checkDetail={check}")
+        self.page.get_by_text("Latest execution").wait_for()
+
     @property
     def verdict_icon(self) -> Locator:
         """Its name says what the check came to: `cancel` for failed."""

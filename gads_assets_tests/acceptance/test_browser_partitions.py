@@ -14,6 +14,7 @@ from playwright.sync_api import Browser, expect
 
 from gads_assets.catalog.loading import load_catalog
 from gads_assets.domain.keys import parse_customer_id, parse_logical_date
+from gads_assets.domain.verdict import Rule
 from gads_assets.orchestration.customers import dagster_instance
 from gads_assets.orchestration.workplace import Workplace
 from gads_assets.settings import read_settings
@@ -96,8 +97,8 @@ def test_the_check_of_an_accepted_partition_is_shown_as_passed_rule_by_rule(tab:
         expect(page.verdict_icon).to_have_attribute("aria-label", "check_circle")
         expect(page.row("outcome")).to_contain_text("accepted")
         expect(page.row("run_id")).to_contain_text(RUN_ID)
-        for rule in ("seal", "day_over", "schema", "record_count", "customer", "day", "natural_key", "bounds"):
-            expect(page.row(rule)).to_contain_text("true")
+        for rule in Rule:
+            expect(page.row(rule.value)).to_contain_text("true")
 
 
 def test_the_check_of_a_rejected_partition_is_shown_as_failed_with_its_reason(
@@ -112,6 +113,17 @@ def test_the_check_of_a_rejected_partition_is_shown_as_failed_with_its_reason(
         expect(page.row("outcome")).to_contain_text("rejected")
         page.page.goto(runs[BAD][0])
         expect(page.page.get_by_text(re.compile(f"{re.escape(BAD)}: natural_key: 1 row")).first).to_be_visible()
+
+
+def test_the_page_of_checks_shows_which_rule_failed_and_the_rows_that_break_it(tab: OpenTab) -> None:
+    broken = re.compile(f"^{re.escape(BAD)}: 1 row with the natural key of another")
+    kept = re.compile(f"^{re.escape(BAD)}: .* rows within bounds")
+    with tab() as page:
+        page.show_check(RAW, "natural_key")
+        expect(page.page.get_by_text(broken).first).to_be_visible()
+        expect(page.row("sample_rows")).to_contain_text('"campaign_id":')
+        page.show_check(RAW, "bounds")
+        expect(page.page.get_by_text(kept).first).to_be_visible()
 
 
 def test_the_table_of_a_rejected_partition_is_not_run(tab: OpenTab, runs: Mapping[str, tuple[str, str]]) -> None:
