@@ -32,6 +32,20 @@ ASSET_KEYS = [
     "google_ads/search_term_view",
 ]
 
+CHECKS = [
+    "bounds",
+    "customer",
+    "day",
+    "day_over",
+    "natural_key",
+    "record_count",
+    "schema",
+    "seal",
+    "spend",
+    "verdict",
+    "volume",
+]
+
 # Everything that an import could do to the world outside, by Python's own account of it.
 WATCHED_IMPORT = """
 import json, os, sys
@@ -99,7 +113,7 @@ def test_loading_the_definitions_starts_nothing_connects_nowhere_and_writes_noth
     # The standard library asks `file` what kind of program Python is, for a library that wants to know its platform.
     assert [act for act in seen["done"] if act[1] not in {"file", os.devnull}] == []
     assert seen["keys"] == ASSET_KEYS
-    assert seen["checks"] == [f"{key}:verdict" for key in ASSET_KEYS if "/raw/" in key]
+    assert seen["checks"] == [f"{key}:{check}" for key in ASSET_KEYS if "/raw/" in key for check in CHECKS]
     assert not (project / ".gads").exists()
 
 
