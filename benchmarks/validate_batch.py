@@ -11,7 +11,7 @@ from gads_assets.validate.judging import judge_runs
 
 
 def measure(
-    bench: Workbench, *, partitions: int = 3000, rows: int = 200, warm_up: int = 3, rounds: int = 5
+    bench: Workbench, *, partitions: int = 3000, rows: int = 200, warm_up: int = 5, rounds: int = 7
 ) -> list[Result]:
     runs = bench.sealed_runs(partitions, rows=rows)
     uris = [uri for run in runs for uri in bench.sink.payload_uris(run)]

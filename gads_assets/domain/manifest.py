@@ -70,6 +70,10 @@ class RunManifest:
         )
 
 
+_MEMBERS = frozenset(field.name for field in fields(RunManifest))
+_FILE_MEMBERS = frozenset(field.name for field in fields(PayloadFile))
+
+
 class ManifestError(ValueError):
     """metadata.json is not a seal; the raw sink turns this into an error that names the run."""
 
@@ -90,9 +94,8 @@ def manifest_from_json(content: bytes) -> RunManifest:
     version = document.pop("manifest_version", None)
     if version is True or version != MANIFEST_VERSION:
         raise ManifestError(f"metadata.json has manifest_version {version!r}; this code reads {MANIFEST_VERSION}")
-    expected = {field.name for field in fields(RunManifest)}
-    if document.keys() != expected:
-        different = ", ".join(sorted(document.keys() ^ expected))
+    if document.keys() != _MEMBERS:
+        different = ", ".join(sorted(document.keys() ^ _MEMBERS))
         raise ManifestError(f"metadata.json has missing or unknown members: {different}")
     try:
         return _decode(document)
@@ -148,7 +151,7 @@ def _files(items: object) -> tuple[PayloadFile, ...]:
 
 
 def _file(item: object) -> PayloadFile:
-    if not isinstance(item, dict) or item.keys() != {field.name for field in fields(PayloadFile)}:
+    if not isinstance(item, dict) or item.keys() != _FILE_MEMBERS:
         raise TypeError("each of files must have name, bytes and sha256, and nothing else")
     _require_count("files.bytes", item["bytes"])
     for name, pattern, rule in (

@@ -84,7 +84,7 @@ class RawSink:
     def __init__(self, root: str) -> None:
         try:
             self.root = UPath(root)
-            self._path = self.root.path.rstrip("/")
+            self._path, self._uri = self.root.path.rstrip("/"), str(self.root).rstrip("/")
             self.root.fs  # noqa: B018  made when first asked for, and then it may say which package it lacks
         except Exception as error:  # noqa: BLE001  drivers have errors of their own, which need not be OSErrors
             # The driver's words may quote a login, or a part of it.
@@ -160,7 +160,7 @@ class RawSink:
         return manifest
 
     def payload_uris(self, manifest: RunManifest) -> list[str]:
-        directory = str(self.root / run_path(manifest.key, manifest.run_id))
+        directory = f"{self._uri}/{run_path(manifest.key, manifest.run_id)}"
         return [f"{directory}/{file.name}" for file in manifest.files]
 
     def verify(self, manifest: RunManifest) -> None:
