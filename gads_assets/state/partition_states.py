@@ -56,7 +56,7 @@ _READINESS = select(partition_state, _BEING_WITHDRAWN.label("demoted")).where(
 )
 
 _ACCEPTED = (
-    select_by_keys(partition_attempt)
+    select_by_keys(partition_attempt, "run_id", "content_digest", "record_count")
     .where(partition_attempt.c.outcome == AttemptOutcome.ACCEPTED)
     .order_by(partition_attempt.c.attempt_number)
 )

@@ -26,10 +26,12 @@ _KEYS = (
 )
 
 
-def select_by_keys(table: Table) -> Select[tuple[object, ...]]:
-    """The table's rows of the keys in the parameter `keys` (see `keys_json`), in key order."""
+def select_by_keys(table: Table, *names: str) -> Select[tuple[object, ...]]:
+    """The table's rows of the keys in the parameter `keys` (see `keys_json`), in key order: whole, or beside the key
+    these columns only. An attempt's findings may hold many sample rows, which few callers want."""
     of_a_key = and_(*(table.c[name] == _KEYS.c[name] for name in KEY_COLUMNS))
-    return select(table).join(_KEYS, of_a_key).order_by(*key_order(table))
+    chosen = [table.c[name] for name in (*KEY_COLUMNS, *names)] if names else [table]
+    return select(*chosen).select_from(table).join(_KEYS, of_a_key).order_by(*key_order(table))
 
 
 def key_order(table: Table) -> list[Column[object]]:

@@ -21,10 +21,10 @@ _EXTRACTIONS = (
     .order_by(extraction_attempt.c.run_seq)
 )
 
-_RUN_SEQS = [select_by_keys(table) for table in (extraction_attempt, partition_attempt)]
+_RUN_SEQS = [select_by_keys(table, "run_id", "run_seq") for table in (extraction_attempt, partition_attempt)]
 
 _JUDGEMENTS = (
-    select_by_keys(partition_attempt)
+    select_by_keys(partition_attempt, "run_id", "outcome", "error_message")
     .where(partition_attempt.c.dagster_run_id == bindparam("dagster_run_id"))
     .order_by(partition_attempt.c.attempt_number)
 )

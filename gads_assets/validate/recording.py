@@ -132,9 +132,9 @@ class Validator:
     ) -> tuple[dict[PartitionKey, _Candidate], dict[PartitionKey, str]]:
         extracted = self.records.extractions(dagster_run_id, keys)
         states = self.store.states(keys)
-        run_seqs = self.records.run_seqs(keys)
         candidates: dict[PartitionKey, _Candidate] = {}
         unjudged: dict[PartitionKey, str] = {}
+        unnamed: list[PartitionKey] = []
         for key in keys:
             extraction, state = extracted.get(key), states.get(key)
             if extraction and extraction.outcome is ExtractionOutcome.FAILED:
@@ -146,11 +146,14 @@ class Validator:
                     run_id=state.current_run_id, run_seq=state.current_run_seq, schema_version=state.schema_version
                 )
             else:
-                newest = self._newest_sealed(key, run_seqs)
-                if isinstance(newest, _Candidate):
-                    candidates[key] = newest
-                else:
-                    unjudged[key] = newest
+                unnamed.append(key)
+        run_seqs = self.records.run_seqs(unnamed) if unnamed else {}
+        for key in unnamed:
+            newest = self._newest_sealed(key, run_seqs)
+            if isinstance(newest, _Candidate):
+                candidates[key] = newest
+            else:
+                unjudged[key] = newest
         return candidates, unjudged
 
     def _surroundings(self, keys: Collection[PartitionKey]) -> Surroundings:
