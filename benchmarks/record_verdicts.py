@@ -105,6 +105,7 @@ def _verdict(number: int) -> Verdict:
         schema_version="1",
         record_count=412,
         content_digest=f"412-{number:064x}",
+        seal_sha256="5" * 64,
         accepted=True,
         error_message=None,
         validation_id=validation_id(run_id, "4f0c2f4e-6d0a-4c56-9d6c-2f1f3b6f7a10"),

@@ -1,4 +1,4 @@
-"""Three thousand sealed runs judged in one call, beside Spark reading every column of the same files and counting."""
+"""Three thousand sealed runs judged in one call, beside Spark reading the same files and counting their rows."""
 
 from statistics import median
 
@@ -23,25 +23,36 @@ def measure(
             raise AssertionError("a good run was rejected, so this measured something else")
 
     def read(_: int) -> None:
-        # A bare count() would let Spark convert no column, which no reader of rows can do without.
+        bench.spark.read.json(uris).count()
+
+    def read_columns() -> None:
+        # Given the schema, a bare count() lets Spark convert no column, which no reader of rows can do without.
         bench.spark.read.schema(bench.schema.ddl).json(uris).agg(*(F.count(name) for name in columns)).collect()
 
     taken = side_by_side(judge, read, warm_up=warm_up, rounds=rounds)
+    whole = [timed(read_columns) for _ in range(rounds)]
     bare = [timed(lambda: bench.spark.read.schema(bench.schema.ddl).json(uris).count()) for _ in range(rounds)]
     return [
         Result(
             name="validate_batch",
             unit="ms",
             ours=median(taken.ours),
-            peer="Spark reading every column of the same files and counting",
+            peer="spark.read.json(files).count() on the same files",
             peer_value=median(taken.peer),
             goal=1.5,
+        ),
+        Result(
+            name="validate_batch_columns",
+            unit="ms",
+            ours=median(taken.ours),
+            peer="the same, given the schema, every column converted",
+            peer_value=median(whole),
         ),
         Result(
             name="validate_batch_bare",
             unit="ms",
             ours=median(taken.ours),
-            peer="Spark counting the lines of the same files, no column converted",
+            peer="the same, given the schema, no column converted",
             peer_value=median(bare),
         ),
     ]

@@ -17,7 +17,7 @@ from gads_assets.domain.keys import CustomerId, PartitionKey, StageId
 from gads_assets.domain.manifest import RunManifest
 from gads_assets.domain.pointer import Authority
 from gads_assets.orchestration.workplace import open_session
-from gads_assets.raw.frames import MALFORMED, sealed_rows
+from gads_assets.raw.frames import FILE, MALFORMED, sealed_rows
 from gads_assets.raw.sink import RawSink
 from gads_assets.settings import Settings
 from gads_assets.validate.judging import judge_runs
@@ -79,7 +79,7 @@ class Workbench:
     def append_plainly(self, runs: Sequence[JudgedRun], table: str) -> None:
         """The peer: the same rows from the same files, appended to a Delta table that promises nothing."""
         uris = [uri for run in runs for uri in self.sink.payload_uris(run.manifest)]
-        rows = sealed_rows(self.spark, uris, self.schema).drop(MALFORMED)
+        rows = sealed_rows(self.spark, uris, self.schema).drop(FILE, MALFORMED)
         rows.write.format("delta").mode("append").save(str(self.folder / table))
 
 

@@ -19,6 +19,8 @@ from gads_assets.state.judging import RecordedJudgement
 from gads_assets.state.partition_states import StateStore
 
 NOW = datetime(2024, 7, 1, 12, tzinfo=UTC)
+SCHEMA_HEAD = "0003"
+SEAL = "5" * 64
 KEY = PartitionKey(
     source="google_ads", customer_id=CustomerId("1234567890"), query_name="campaign", logical_date=date(2024, 6, 1)
 )
@@ -37,6 +39,7 @@ def judgement(
         schema_version="1",
         record_count=3,
         content_digest="digest" if accepted else None,
+        seal_sha256=SEAL if accepted else None,
         accepted=accepted,
         error_message=None if accepted else "two rows share a key",
         validation_id=validation_id(run_id, root or f"dagster-run-{next(_numbers)}"),

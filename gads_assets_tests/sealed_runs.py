@@ -95,6 +95,11 @@ def row(partition: PartitionKey, campaign: int, **changes: object) -> dict[str, 
     }
 
 
+def as_line(row: Mapping[str, object]) -> bytes:
+    """As the extractor writes rows, and also what it never would."""
+    return json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode()
+
+
 def unused_run_id() -> RunId:
     return RunId(str(ULID()))
 
@@ -145,7 +150,7 @@ def seal(
     extracted_at: datetime = datetime(2024, 7, 1, tzinfo=UTC),
 ) -> RunManifest:
     with sink.begin(partition, unused_run_id()) as writer:
-        writer.extend(json.dumps(row, ensure_ascii=False).encode() for row in rows)
+        writer.extend(map(as_line, rows))
         return writer.seal(
             run_facts(partition, run_seq=run_seq, schema_version=schema_version, extracted_at=extracted_at)
         )

@@ -84,15 +84,16 @@ class PartitionState:
 
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
-    """A validator's verdict on one sealed run. Accepted means a content digest and no error message; rejected means
-    an error message. `spend_micros` is what the run's rows cost, in millionths of the account's currency;
-    `comparable_spend_micros` is what they were held against. Either is None where it was not measured."""
+    """A validator's verdict on one sealed run. Accepted means digests of its content and of its seal, and no error
+    message; rejected means an error message. `spend_micros` is what the run's rows cost, in millionths of the account's
+    currency; `comparable_spend_micros` is what they were held against. Either is None where it was not measured."""
 
     run_id: RunId
     run_seq: int
     schema_version: str
     record_count: int
     content_digest: str | None
+    seal_sha256: str | None
     accepted: bool
     error_message: str | None
     validation_id: str
@@ -100,8 +101,8 @@ class Judgement:
     comparable_spend_micros: int | None = None
 
     def __post_init__(self) -> None:
-        if self.accepted and (self.error_message is not None or not self.content_digest):
-            raise ValueError(f"run {self.run_id} is accepted: it needs a content digest and no error message")
+        if self.accepted and (self.error_message is not None or not self.content_digest or not self.seal_sha256):
+            raise ValueError(f"run {self.run_id} is accepted: it needs both digests and no error message")
         if not self.accepted and not self.error_message:
             raise ValueError(f"run {self.run_id} is rejected: it needs an error message")
 

@@ -13,6 +13,7 @@ DAY: Final = "_logical_date"
 RUN: Final = "_run_id"
 MALFORMED: Final = "_malformed"
 LINE: Final = "_line"
+FILE: Final = "_file"
 
 # Python writes the payload, and reads no single quotes either.
 _JSON: Final = {"allowSingleQuotes": "false"}
@@ -22,7 +23,8 @@ _PERMISSIVE: Final = {**_JSON, "mode": "PERMISSIVE", "columnNameOfCorruptRecord"
 def sealed_rows(
     spark: "SparkSession", uris: Sequence[str], schema: QuerySchema, *, strict: bool = False
 ) -> "DataFrame":
-    """The schema's columns, then the customer, day and run of the directory each row lies in, and `_malformed`.
+    """The schema's columns, then the customer, day and run of the directory each row lies in, its file's URI, and
+    `_malformed`.
 
     `_malformed` holds the text of a row that does not fit the columns, and is null for one that does. `strict` is
     faster: the job fails at the first such row.
@@ -59,4 +61,5 @@ _PLACE: Final = (
     f"{_part(5)} AS {CUSTOMER}",
     f"CAST({_part(3)} AS DATE) AS {DAY}",
     f"{_part(2)} AS {RUN}",
+    f"_metadata.file_path AS {FILE}",
 )

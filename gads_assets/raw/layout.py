@@ -33,6 +33,10 @@ def run_path(key: PartitionKey, run_id: RunId) -> str:
     return f"{partition_path(key)}/{run_id}"
 
 
+def run_of_file(uri: str) -> RunId:
+    return RunId(uri.rsplit("/", 2)[1])
+
+
 def read_entry(name: str) -> tuple[Entry, RunId] | None:
     """The inverse of `Entry.name_for`; None for a name that our code never gives."""
     for entry in Entry:

@@ -51,7 +51,6 @@ from gads_assets.raw.storage import (
 )
 
 _CHUNK = 1 << 20
-_PIECE = 1 << 13
 _READS_AT_ONCE = 16
 _LARGEST_SEAL = 1 << 20
 _GZIP = zlib.MAX_WBITS | 16
@@ -76,6 +75,14 @@ class RunFacts:
     extraction_started_at: datetime
     extraction_finished_at: datetime
     code_version: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seal:
+    """`sha256` is that of metadata.json, which names no digest of its own: whoever keeps it finds any later change."""
+
+    manifest: RunManifest
+    sha256: str
 
 
 class RawSink:
@@ -136,6 +143,10 @@ class RawSink:
 
     def manifest(self, key: PartitionKey, run_id: RunId) -> RunManifest:
         """Reads a seal and makes sure that it belongs to the place where it was found."""
+        return self.read_seal(key, run_id).manifest
+
+    def read_seal(self, key: PartitionKey, run_id: RunId) -> Seal:
+        """The same, with the digest of the seal itself."""
         with _readable(key, run_id):
             try:
                 with self._open(key, run_id, SEAL) as seal:
@@ -157,7 +168,7 @@ class RawSink:
                 f"run {run_id} of {key} carries the seal of run {manifest.run_id} of {manifest.key}",
                 run_id=run_id,
             )
-        return manifest
+        return Seal(manifest=manifest, sha256=hashlib.sha256(content).hexdigest())
 
     def payload_uris(self, manifest: RunManifest) -> list[str]:
         directory = f"{self._uri}/{run_path(manifest.key, manifest.run_id)}"
@@ -165,6 +176,37 @@ class RawSink:
 
     def verify(self, manifest: RunManifest) -> None:
         """Compares every byte with the seal; raises BrokenSealError naming the first file that differs."""
+        for _ in self._compared(manifest):
+            pass
+
+    def blocks(self, manifest: RunManifest) -> Iterator[bytes]:
+        """The payload in blocks of whole lines, read once: they count only if this ends without an error.
+
+        Raises what `verify` does, and BrokenPayloadError where the bytes are as sealed and no gzip.
+        """
+        key, run_id = manifest.key, manifest.run_id
+        broken: BrokenPayloadError | None = None
+        with _readable(key, run_id):
+            for file, compressed in zip(manifest.files, self._compared(manifest), strict=True):
+                try:
+                    yield from _whole_lines(_decompressed(compressed))
+                except (EOFError, zlib.error) as error:
+                    broken = BrokenPayloadError(
+                        f"run {run_id} of {key}: {file.name} was sealed as it is, but cannot be decompressed ({error})",
+                        run_id=run_id,
+                    )
+        if broken:
+            raise broken
+
+    def rows(self, manifest: RunManifest) -> Iterator[dict[str, Any]]:
+        """The rows of a sealed run, as the extractor wrote them; none before every byte was compared with the seal."""
+        self.verify(manifest)
+        for block in self.blocks(manifest):
+            yield from map(json.loads, block.splitlines())
+
+    def _compared(self, manifest: RunManifest) -> Iterator["_HashingFile"]:
+        """The payload's files, one after the other; each is read to its end and compared with the seal before the next
+        is handed out."""
         key, run_id = manifest.key, manifest.run_id
         expected = {file.name for file in manifest.files} | {SEAL}
         with _readable(key, run_id):
@@ -174,34 +216,16 @@ class RawSink:
             raise BrokenSealError(f"run {run_id} of {key}: file {name} {what}", run_id=run_id)
         for file in manifest.files:
             with _readable(key, run_id), self._open(key, run_id, file.name) as content:
-                size, digest = _measure(content)
-            if (size, digest) != (file.bytes, file.sha256):
+                hashed = _HashingFile(content)
+                yield hashed
+                while hashed.read(_CHUNK):
+                    pass
+            if (hashed.size, hashed.digest) != (file.bytes, file.sha256):
                 raise BrokenSealError(
-                    f"run {run_id} of {key}: {file.name} has {size} bytes and SHA-256 {digest[:12]}…,"
+                    f"run {run_id} of {key}: {file.name} has {hashed.size} bytes and SHA-256 {hashed.digest[:12]}…,"
                     f" the seal says {file.bytes} and {file.sha256[:12]}…",
                     run_id=run_id,
                 )
-
-    def rows(self, manifest: RunManifest) -> Iterator[dict[str, Any]]:
-        """The rows of a sealed run, as the extractor wrote them; none before every byte was compared with the seal."""
-        self.verify(manifest)
-        yield from map(json.loads, self.payload_lines(manifest))
-
-    def payload_lines(self, manifest: RunManifest) -> Iterator[bytes]:
-        """Without their line breaks, for callers that have compared the bytes with the seal.
-
-        Raises BrokenPayloadError where they are no gzip.
-        """
-        key, run_id = manifest.key, manifest.run_id
-        for file in manifest.files:
-            with _readable(key, run_id), self._open(key, run_id, file.name) as compressed:
-                try:
-                    yield from _lines(_decompressed(compressed))
-                except (EOFError, zlib.error) as error:
-                    raise BrokenPayloadError(
-                        f"run {run_id} of {key}: {file.name} was sealed as it is, but cannot be decompressed ({error})",
-                        run_id=run_id,
-                    ) from None
 
     def _open(self, key: PartitionKey, run_id: RunId, name: str) -> IO[bytes]:
         return open_to_read(self.root.fs, f"{self._path}/{run_path(key, run_id)}/{name}")
@@ -311,7 +335,7 @@ class RunWriter:
 
 
 class _HashingFile:
-    """Counts and hashes what passes through, so that sealing reads nothing back."""
+    """Counts and hashes what passes through: sealing reads nothing back, and comparing reads nothing twice."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -327,6 +351,12 @@ class _HashingFile:
         self.size += len(data)
         return self._file.write(data)
 
+    def read(self, size: int) -> bytes:
+        data = self._file.read(size)
+        self._hash.update(data)
+        self.size += len(data)
+        return data
+
     def flush(self) -> None:
         self._file.flush()
 
@@ -337,37 +367,33 @@ class _HashingFile:
             self._file.close()
 
 
-def _measure(file: IO[bytes]) -> tuple[int, str]:
-    digest, size = hashlib.sha256(), 0
-    while chunk := file.read(_CHUNK):
-        digest.update(chunk)
-        size += len(chunk)
-    return size, digest.hexdigest()
-
-
-def _decompressed(file: IO[bytes]) -> Iterator[bytes]:
+def _decompressed(file: _HashingFile) -> Iterator[bytes]:
     """Nothing but whole gzip members, at least one. Python's own reader also takes no bytes at all, or zeros after the
-    last member, at which Spark's stops. In small pieces: most callers want the first line only."""
+    last member, at which Spark's stops."""
     member = zlib.decompressobj(_GZIP)
     while chunk := file.read(_CHUNK):
         piece = b""
-        while chunk or len(piece) == _PIECE:
+        while chunk or len(piece) == _CHUNK:
             if member.eof:
                 if not chunk:
                     break
                 member = zlib.decompressobj(_GZIP)
-            piece = member.decompress(chunk, _PIECE)
+            piece = member.decompress(chunk, _CHUNK)
             yield piece
             chunk = member.unused_data if member.eof else member.unconsumed_tail
     if not member.eof:
         raise EOFError("it ends before its gzip stream does")
 
 
-def _lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
+def _whole_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
     rest = b""
     for chunk in chunks:
-        *whole, rest = (rest + chunk).split(b"\n")
-        yield from whole
+        end = chunk.rfind(b"\n") + 1
+        if end:
+            yield rest + chunk[:end]
+            rest = chunk[end:]
+        else:
+            rest += chunk
     if rest:
         yield rest
 

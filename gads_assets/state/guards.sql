@@ -168,8 +168,9 @@ BEGIN
     WHERE earlier.attempt_number < a.attempt_number
         AND (earlier.run_seq <> a.run_seq
             OR (earlier.outcome, a.outcome) = ('accepted', 'accepted')
-                AND (earlier.schema_version, earlier.record_count, earlier.content_digest)
-                    <> (a.schema_version, a.record_count, a.content_digest));
+                AND ((earlier.schema_version, earlier.record_count, earlier.content_digest)
+                        <> (a.schema_version, a.record_count, a.content_digest)
+                    OR earlier.seal_sha256 <> a.seal_sha256));
     RETURN NULL;
 END
 $$;

@@ -230,6 +230,7 @@ def _attempt_row(after: PartitionState, judgement: Judgement, decision: Decision
         "attempt_number": after.attempt_count,
         "error_message": judgement.error_message,
         "content_digest": judgement.content_digest,
+        "seal_sha256": judgement.seal_sha256,
         "record_count": judgement.record_count,
         "schema_version": judgement.schema_version,
         "state_version": after.version,

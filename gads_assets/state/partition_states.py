@@ -56,7 +56,7 @@ _READINESS = select(partition_state, _BEING_WITHDRAWN.label("demoted")).where(
 )
 
 _ACCEPTED = (
-    select_by_keys(partition_attempt, "run_id", "content_digest", "record_count")
+    select_by_keys(partition_attempt, "run_id", "content_digest", "record_count", "seal_sha256")
     .where(partition_attempt.c.outcome == AttemptOutcome.ACCEPTED)
     .order_by(partition_attempt.c.attempt_number)
 )
@@ -82,10 +82,12 @@ _ALL_LOADS = select(load_record).order_by(*key_order(load_record), load_record.c
 
 @dataclass(frozen=True, kw_only=True)
 class AcceptedContent:
-    """What the validator saw in a run that it accepted; a loader's staged rows must equal it."""
+    """What the validator saw in a run that it accepted; a loader's staged rows must equal it. Of the seal nothing is on
+    record for acceptances before schema version 0003."""
 
     content_digest: str
     record_count: int
+    seal_sha256: str | None
 
 
 class StateStore:
@@ -205,7 +207,11 @@ class StateStore:
         with transaction(self._engine) as connection:
             rows = connection.execute(_ACCEPTED, {"keys": keys_json(keys)}).mappings()
             return {
-                run_of_row(row): AcceptedContent(content_digest=row["content_digest"], record_count=row["record_count"])
+                run_of_row(row): AcceptedContent(
+                    content_digest=row["content_digest"],
+                    record_count=row["record_count"],
+                    seal_sha256=row["seal_sha256"],
+                )
                 for row in rows
             }
 

@@ -119,6 +119,7 @@ partition_attempt = Table(
     Column("judged_at", DateTime(timezone=True), nullable=False),
     Column("spend_micros", BigInteger),
     Column("comparable_spend_micros", BigInteger),
+    Column("seal_sha256", Text),
     PrimaryKeyConstraint("validation_id"),
     UniqueConstraint(*KEY_COLUMNS, "attempt_number", name="partition_attempt_number"),
     _belongs_to_a_state(),
@@ -127,6 +128,8 @@ partition_attempt = Table(
     _check("error_message", "(error_message IS NOT NULL) = (outcome IN ('rejected', 'demoted'))"),
     _check("content_digest", "content_digest IS NOT NULL OR outcome IN ('rejected', 'demoted')"),
     _check("counts", "run_seq >= 1 AND attempt_number >= 1 AND record_count >= 0 AND state_version >= 1"),
+    # Not asked of every acceptance: before version 0003 none had it.
+    _check("seal_sha256", "seal_sha256 ~ '^[0-9a-f]{64}$'"),
     _check("spend", "spend_micros >= 0 AND comparable_spend_micros >= 0"),
     _check("texts", "validation_id <> '' AND error_message <> '' AND content_digest <> '' AND schema_version <> ''"),
     _check("rule_results", "jsonb_typeof(rule_results) = 'array'"),

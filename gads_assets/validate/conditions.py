@@ -53,12 +53,6 @@ def place_conditions(schema: QuerySchema) -> list[RowCondition]:
     ]
 
 
-def unclean_text(schema: QuerySchema) -> str:
-    """Where bytes were not UTF-8, the reader of JSON put U+FFFD; where the API sent that character, it is there too."""
-    texts = [column.name for column in schema.columns if column.type == "string"]
-    return " OR ".join(f"coalesce(contains(`{name}`, '\ufffd'), false)" for name in texts) or "false"
-
-
 def line_conditions(schema: QuerySchema) -> list[RowCondition]:
     """What only the row's own bytes tell."""
     members = ", ".join(f"'{name}'" for name in sorted(schema.column_names))

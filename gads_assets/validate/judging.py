@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -22,9 +22,9 @@ from gads_assets.errors import (
     RawSinkError,
     UnreadableRunError,
 )
-from gads_assets.raw.sink import RawSink
-from gads_assets.validate.first_row import first_row_fault
+from gads_assets.raw.sink import RawSink, Seal
 from gads_assets.validate.measuring import Batch, measure_runs
+from gads_assets.validate.written_rows import written_otherwise
 
 _REASON_CHARACTERS = 1_000
 """A reason may quote the run, which may hold anything of any length."""
@@ -32,10 +32,14 @@ _REASON_CHARACTERS = 1_000
 
 @dataclass(frozen=True, kw_only=True)
 class JudgedRun:
-    """`manifest` is None when the run has no seal that can be read."""
+    """`seal` is None when the run has none that can be read."""
 
-    manifest: RunManifest | None
+    seal: Seal | None
     verdict: Verdict
+
+    @property
+    def manifest(self) -> RunManifest | None:
+        return self.seal.manifest if self.seal else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,16 +52,21 @@ class Verdicts:
 
 @dataclass(frozen=True, kw_only=True)
 class _Sealed:
-    manifest: RunManifest
+    seal: Seal
     schema: QuerySchema
     day_ended_at: datetime
+
+    @property
+    def manifest(self) -> RunManifest:
+        return self.seal.manifest
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Intact:
-    """Every byte is as sealed; `first_row` is what is wrong with the first one all the same."""
+    """Every byte is as sealed; `written_otherwise` tells of rows that are not as their schema version says, all the
+    same."""
 
-    first_row: RowFault | None
+    written_otherwise: RowFault | None
 
 
 def judge_runs(
@@ -94,44 +103,42 @@ def judge_runs(
             judged[key] = found
         else:
             verdict = _verdict(catalog, sealed[key], measured[key], neighbours.get(key, Neighbours()))
-            judged[key] = JudgedRun(manifest=sealed[key].manifest, verdict=verdict)
+            judged[key] = JudgedRun(seal=sealed[key].seal, verdict=verdict)
     return Verdicts(judged=judged, unread=unread)
 
 
 def _read_seal(
     sink: RawSink, catalog: Catalog, key: PartitionKey, run_id: RunId
 ) -> _Sealed | JudgedRun | UnreadableRunError:
-    manifest = None
+    seal = None
     try:
-        manifest = sink.manifest(key, run_id)
+        seal = sink.read_seal(key, run_id)
+        manifest = seal.manifest
         return _Sealed(
-            manifest=manifest,
+            seal=seal,
             schema=catalog.schema(manifest.query_name, manifest.schema_version),
             day_ended_at=day_opens_at(manifest.account_time_zone, manifest.logical_date, timedelta(0)),
         )
     except UnreadableRunError as error:
         return error
     except RawSinkError as error:
-        return JudgedRun(manifest=manifest, verdict=_unread(key, Rule.SEAL, error))
+        return JudgedRun(seal=seal, verdict=_unread(key, Rule.SEAL, error))
     except CatalogError as error:
-        return JudgedRun(manifest=manifest, verdict=_unread(key, Rule.SCHEMA, error))
+        return JudgedRun(seal=seal, verdict=_unread(key, Rule.SCHEMA, error))
     except PartitionKeyError as error:
-        return JudgedRun(manifest=manifest, verdict=_unread(key, Rule.DAY_OVER, error))
+        return JudgedRun(seal=seal, verdict=_unread(key, Rule.DAY_OVER, error))
 
 
 def _verify(sink: RawSink, sealed: _Sealed) -> _Intact | JudgedRun | UnreadableRunError:
     manifest = sealed.manifest
     try:
-        sink.verify(manifest)
-        # Spark passes over blank lines, and so does the count of rows.
-        line = next((line for line in sink.payload_lines(manifest) if line.strip()), None)
-        return _Intact(first_row=None if line is None else first_row_fault(line, sealed.schema))
+        return _Intact(written_otherwise=written_otherwise(sink.blocks(manifest), sealed.schema))
     except UnreadableRunError as error:
         return error
     except BrokenPayloadError as error:
-        return JudgedRun(manifest=manifest, verdict=_unread(manifest.key, Rule.SCHEMA, error))
+        return JudgedRun(seal=sealed.seal, verdict=_unread(manifest.key, Rule.SCHEMA, error))
     except RawSinkError as error:
-        return JudgedRun(manifest=manifest, verdict=_unread(manifest.key, Rule.SEAL, error))
+        return JudgedRun(seal=sealed.seal, verdict=_unread(manifest.key, Rule.SEAL, error))
 
 
 def _unread(key: PartitionKey, rule: Rule, error: GadsError) -> Verdict:
@@ -145,15 +152,15 @@ def _measure(
     catalog: Catalog,
     sealed: Mapping[PartitionKey, _Sealed],
     verified: Callable[[], Mapping[PartitionKey, object]],
-) -> dict[PartitionKey, RunMeasurement | BrokenPayloadError]:
-    measured: dict[PartitionKey, RunMeasurement | BrokenPayloadError] = {}
+) -> dict[PartitionKey, RunMeasurement]:
+    measured: dict[PartitionKey, RunMeasurement] = {}
     for schema in {(found.schema.query_name, found.schema.version): found.schema for found in sealed.values()}.values():
         runs = {found.manifest.run_id: found.manifest for found in sealed.values() if found.schema is schema}
 
-        def intact(runs: Mapping[RunId, RunManifest] = runs) -> dict[RunId, bool]:
+        def intact(runs: Mapping[RunId, RunManifest] = runs) -> dict[RunId, RowFault | None]:
             found = verified()
             return {
-                run_id: checked.first_row is not None
+                run_id: checked.written_otherwise
                 for run_id, run in runs.items()
                 if isinstance(checked := found[run.key], _Intact)
             }
@@ -161,28 +168,15 @@ def _measure(
         batch = Batch(schema=schema, limits=catalog.limits(schema.query_name), runs=runs, intact=intact)
         answers = measure_runs(session(), sink, batch)
         measured.update({runs[run_id].key: answer for run_id, answer in answers.items()})
-    found = verified()
-    return {key: _with_first_row(found[key], answer) for key, answer in measured.items()}
-
-
-def _with_first_row(
-    verified: object, measured: RunMeasurement | BrokenPayloadError
-) -> RunMeasurement | BrokenPayloadError:
-    """Spark finds nothing wrong with some of the rows that `first_row` tells of; of the others it shows samples."""
-    first_row = verified.first_row if isinstance(verified, _Intact) else None
-    if first_row is None or isinstance(measured, BrokenPayloadError):
-        return measured
-    shown = any(fault.rule is Rule.SCHEMA for fault in measured.faults)
-    told = replace(first_row, samples=()) if shown else first_row
-    return replace(measured, faults=(told, *measured.faults))
+    return measured
 
 
 def _neighbours(
     catalog: Catalog,
-    measured: Mapping[PartitionKey, RunMeasurement | BrokenPayloadError],
+    measured: Mapping[PartitionKey, RunMeasurement],
     surroundings: Surroundings,
 ) -> dict[PartitionKey, Neighbours]:
-    sound = {key: run for key, run in measured.items() if isinstance(run, RunMeasurement) and not run.faults}
+    sound = {key: run for key, run in measured.items() if not run.faults}
     batch = Surroundings(
         rows={key: run.content.rows for key, run in sound.items()},
         spends={key: run.spend for key, run in sound.items() if run.spend},
@@ -190,12 +184,8 @@ def _neighbours(
     return surroundings.neighbours(batch, days=catalog.volume_days)
 
 
-def _verdict(
-    catalog: Catalog, found: _Sealed, measured: RunMeasurement | BrokenPayloadError, neighbours: Neighbours
-) -> Verdict:
+def _verdict(catalog: Catalog, found: _Sealed, measured: RunMeasurement, neighbours: Neighbours) -> Verdict:
     key = found.manifest.key
-    if isinstance(measured, BrokenPayloadError):
-        return _unread(key, Rule.SCHEMA, measured)
     volume = volume_finding(measured.content.rows, neighbours, catalog.limits(key.query_name).volume)
     spend = spend_finding(key.query_name, measured.spend, neighbours, catalog.spend_policies)
     return judge(found.manifest, measured, day_ended_at=found.day_ended_at, warnings=(volume, spend))

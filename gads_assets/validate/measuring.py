@@ -1,7 +1,7 @@
 """What is in the rows of many sealed runs: all are screened in one job, the suspects examined in another."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no stubs
@@ -11,8 +11,7 @@ from pyspark.sql import SparkSession
 from gads_assets.catalog.specification import Limits, QuerySchema
 from gads_assets.domain.keys import RunId
 from gads_assets.domain.manifest import RunManifest
-from gads_assets.domain.verdict import RunMeasurement
-from gads_assets.errors import BrokenPayloadError
+from gads_assets.domain.verdict import RowFault, Rule, RunMeasurement
 from gads_assets.raw.frames import sealed_rows
 from gads_assets.raw.sink import RawSink
 from gads_assets.validate.examining import examine_runs
@@ -24,37 +23,45 @@ _ROWS_AT_ONCE: Final = 3_000_000
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """Runs of one schema version. `intact` waits for what comparing them with their seals finds, which goes on
-    meanwhile: of each run whose bytes are as sealed, whether it must be examined whatever its screening says."""
+    """Runs of one schema version. `intact` waits for what reading their bytes finds, which goes on meanwhile: of each
+    run that is as sealed, what is wrong with how its rows are written."""
 
     schema: QuerySchema
     limits: Limits
     runs: Mapping[RunId, RunManifest]
-    intact: Callable[[], Mapping[RunId, bool]]
+    intact: Callable[[], Mapping[RunId, RowFault | None]]
 
 
-def measure_runs(spark: SparkSession, sink: RawSink, batch: Batch) -> dict[RunId, RunMeasurement | BrokenPayloadError]:
+def measure_runs(spark: SparkSession, sink: RawSink, batch: Batch) -> dict[RunId, RunMeasurement]:
     """One answer for each intact run."""
-    broken: dict[RunId, BrokenPayloadError] = {}
     try:
         screened = _screen(spark, sink, batch, batch.runs, strict=True)
     except (PySparkException, Py4JError):
         # Some row does not fit its columns, or some file is damaged, missing or no gzip; Spark does not say which.
-        intact = {run_id: batch.runs[run_id] for run_id in batch.intact()}
-        broken = _undecodable(sink, intact.values())
-        readable = {run_id: run for run_id, run in intact.items() if run_id not in broken}
+        readable = {run_id: batch.runs[run_id] for run_id in batch.intact()}
         screened = _screen(spark, sink, batch, readable, strict=False)
-    suspects = {run_id: suspect for run_id, suspect in batch.intact().items() if run_id not in broken}
+    intact = batch.intact()
     without_rows = screening_of_no_rows(batch.schema)
-    found = {run_id: screened.get(run_id, without_rows) for run_id in suspects}
-    to_examine = [run_id for run_id, screening in found.items() if screening.suspect or suspects[run_id]]
-    uris = _uris(sink, (batch.runs[run_id] for run_id in to_examine))
-    faults = examine_runs(spark, uris, batch.schema, batch.limits) if to_examine else {}
-    measured = {
-        run_id: RunMeasurement(content=screening.content, spend=screening.spend, faults=faults.get(run_id, ()))
+    found = {run_id: screened.get(run_id, without_rows) for run_id in intact}
+    suspects = [run_id for run_id, screening in found.items() if screening.suspect or intact[run_id]]
+    uris = _uris(sink, (batch.runs[run_id] for run_id in suspects))
+    faults = examine_runs(spark, uris, batch.schema, batch.limits) if suspects else {}
+    return {
+        run_id: RunMeasurement(
+            content=screening.content,
+            spend=screening.spend,
+            faults=_all_faults(intact[run_id], faults.get(run_id, ())),
+        )
         for run_id, screening in found.items()
     }
-    return {**broken, **measured}
+
+
+def _all_faults(written_otherwise: RowFault | None, found: tuple[RowFault, ...]) -> tuple[RowFault, ...]:
+    """Spark finds nothing wrong with some of the rows that are written otherwise; of the others it shows samples."""
+    if written_otherwise is None:
+        return found
+    is_shown = any(fault.rule is Rule.SCHEMA for fault in found)
+    return (replace(written_otherwise, samples=()) if is_shown else written_otherwise, *found)
 
 
 def _screen(
@@ -84,16 +91,3 @@ def _by_size(runs: Iterable[RunManifest]) -> Iterator[list[RunManifest]]:
         rows += run.record_count
     if group:
         yield group
-
-
-def _undecodable(sink: RawSink, runs: Collection[RunManifest]) -> dict[RunId, BrokenPayloadError]:
-    def decode(run: RunManifest) -> BrokenPayloadError | None:
-        try:
-            for _ in sink.payload_lines(run):
-                pass
-        except BrokenPayloadError as error:
-            return error
-        return None
-
-    found = zip(runs, sink.for_each(decode, runs), strict=True)
-    return {run.run_id: error for run, error in found if error}

@@ -98,7 +98,7 @@ class Validator:
         self._finish_demotions(record.demotion_opened for record in recorded if record.demotion_opened)
         return Validation(
             judged={
-                record.key: Judged(manifest=run.manifest, verdict=run.verdict, recorded=record)
+                record.key: Judged(seal=run.seal, verdict=run.verdict, recorded=record)
                 for record in recorded
                 for run in [found[record.key]]
             },
@@ -196,6 +196,7 @@ class Validator:
             schema_version=manifest.schema_version if manifest else current,
             record_count=verdict.content.rows if verdict.content else 0,
             content_digest=str(verdict.content) if verdict.content else None,
+            seal_sha256=judged.seal.sha256 if judged.seal else None,
             accepted=verdict.accepted,
             error_message=verdict.error_message,
             validation_id=validation_id(candidate.run_id, dagster_run_id),
@@ -212,6 +213,9 @@ def _differences(candidate: _Candidate, run: JudgedRun, accepted: AcceptedConten
         differences.append("its schema_version")
     if accepted and run.verdict.content and str(run.verdict.content) != accepted.content_digest:
         differences.append("its content")
+    # Told only where nothing of more consequence is, since each of those is a change of the seal too.
+    if not differences and accepted and accepted.seal_sha256 and run.seal and run.seal.sha256 != accepted.seal_sha256:
+        differences.append("its metadata.json")
     return differences
 
 

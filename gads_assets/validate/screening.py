@@ -13,8 +13,9 @@ from gads_assets.domain.content import ContentDigest, digest_aggregates, digest_
 from gads_assets.domain.keys import RunId
 from gads_assets.domain.manifest import RunManifest
 from gads_assets.domain.verdict import Spend
-from gads_assets.raw.frames import CUSTOMER, DAY, RUN
-from gads_assets.validate.conditions import row_conditions, unclean_text
+from gads_assets.raw.frames import CUSTOMER, DAY, FILE, RUN
+from gads_assets.raw.layout import run_of_file
+from gads_assets.validate.conditions import row_conditions
 
 _CHANNEL_FIELD = "campaign.advertising_channel_type"
 _LARGEST = 2**63 - 1
@@ -34,15 +35,17 @@ def screen_runs(
     rows: DataFrame, schema: QuerySchema, limits: Limits, runs: Mapping[RunId, RunManifest]
 ) -> dict[RunId, Screening]:
     """By run, of those to which the sealed rows belong; one without rows is not among them."""
-    suspicious = " OR ".join([*(each.condition for each in row_conditions(schema, limits)), unclean_text(schema)])
+    suspicious = " OR ".join(each.condition for each in row_conditions(schema, limits))
     first, second = row_hashes(key=(CUSTOMER, DAY), columns=[column.name for column in schema.report_columns])
     costs = _costs(schema)
+    # A run's name takes longer to cut out of each row's path than its rows take to hash.
+    place = FILE if all(len(run.files) == 1 for run in runs.values()) else RUN
     # The row's own customer and day stand for those of its place, which take long to cut out of each row's path. Where
     # they are not the run's, the run is suspect, and what was hashed does not count.
     own = {CUSTOMER: f"CAST(`{schema.customer_column}` AS STRING)", DAY: f"`{schema.day_column}`"}
     # Projected before they are added up, so that each hash is computed once.
     projected = rows.withColumns({name: F.expr(value) for name, value in own.items()}).selectExpr(
-        RUN,
+        place,
         f"`{schema.customer_column}` AS _customer",
         f"{DAY} AS _day",
         f"{first} AS _first",
@@ -62,8 +65,9 @@ def screen_runs(
         # Null instead of an overflow, which would end the job for every run.
         **{name: f"try_sum({name})" for name in costs},
     }
-    by_run = projected.groupBy(RUN).agg(*(F.expr(expression).alias(name) for name, expression in measures.items()))
-    return {RunId(row[RUN]): _screening(row.asDict(), runs[row[RUN]]) for row in by_run.collect()}
+    by_place = projected.groupBy(place).agg(*(F.expr(expression).alias(name) for name, expression in measures.items()))
+    found = {run_of_file(row[FILE]) if place == FILE else RunId(row[RUN]): row.asDict() for row in by_place.collect()}
+    return {run_id: _screening(measured, runs[run_id]) for run_id, measured in found.items()}
 
 
 def screening_of_no_rows(schema: QuerySchema) -> Screening:

@@ -34,6 +34,7 @@ from gads_assets_tests.integration.state_model import (
     stored_rows,
     withdrawn,
 )
+from gads_assets_tests.ledgers import SEAL
 
 DAYS = (date(2024, 6, 1), date(2024, 6, 2))
 
@@ -91,6 +92,7 @@ class Ledger:
             schema_version="1",
             record_count=run.run_seq,
             content_digest="digest" if accepted else None,
+            seal_sha256=SEAL if accepted else None,
             accepted=accepted,
             error_message=None if accepted else f"bad, says judgement {number}",
             validation_id=validation_id(run.run_id, f"dagster-run-{number}"),

@@ -15,6 +15,7 @@ from gads_assets.state.connection import open_engine, parse_database_url
 from gads_assets.state.server import database_status, stop_database
 from gads_assets.state.tables import VERSION_TABLE
 from gads_assets_tests.integration.conftest import execute, named
+from gads_assets_tests.ledgers import SCHEMA_HEAD
 
 PROGRAM = Path(sys.executable).parent / "gads"
 SHELLS = [shell for shell in ("sh", "bash", "zsh") if shutil.which(shell)]
@@ -84,8 +85,8 @@ def test_start_status_and_stop_tell_one_story(shell: Shell) -> None:
         "schema_current": False,
     }
     migrated = shell.gads("db", "migrate")
-    assert migrated.stderr.strip() == "the schema went from nothing to 0002"
-    assert shell.gads("db", "migrate").stderr.strip() == "the schema is at 0002 already"
+    assert migrated.stderr.strip() == f"the schema went from nothing to {SCHEMA_HEAD}"
+    assert shell.gads("db", "migrate").stderr.strip() == f"the schema is at {SCHEMA_HEAD} already"
     assert shell.gads("db", "stop").stderr.strip() == "the database is stopped"
     assert shell.gads("db", "stop").stderr.strip() == "the database was not running"
     assert "running          no" in shell.gads("db", "status").stdout
@@ -193,7 +194,7 @@ def schema_of(shell: Shell, url: str) -> str | None:
 def test_a_server_of_ones_own_is_not_migrated_in_passing(shell: Shell, empty_database: str, command: list[str]) -> None:
     finished = shell.gads(*command, GADS_DATABASE_URL=empty_database)
     if command != ["db", "start"]:
-        fix = "has no schema, and this version of gads_assets needs 0002; run `gads db migrate`"
+        fix = f"has no schema, and this version of gads_assets needs {SCHEMA_HEAD}; run `gads db migrate`"
         assert_refused(finished, "database 'empty'", fix)
     assert schema_of(shell, empty_database) is None
 
@@ -206,7 +207,7 @@ def test_a_server_of_ones_own_is_migrated_by_the_commands_that_prepare_it(
     stops_the_demo = {"GADS_EMULATOR_FAULTS": "nonsense", "GADS_SPARK_REMOTE": "sc://localhost:1"}
     finished = shell.gads(*command, GADS_DATABASE_URL=empty_database, **stops_the_demo)
     assert finished.returncode == int(command == ["demo"]), finished.stderr
-    assert schema_of(shell, empty_database) == "0002"
+    assert schema_of(shell, empty_database) == SCHEMA_HEAD
     assert shell.gads("customers", "list", GADS_DATABASE_URL=empty_database).returncode == 0
 
 
@@ -234,7 +235,7 @@ def test_a_login_in_the_role_of_its_work_is_enough_for_a_migrated_database(shell
     refused = shell.gads("customers", "sync", GADS_DATABASE_URL=url)
     assert_refused(refused, "does not let login reader act as the operator", "GRANT test_operator TO reader")
     migrated = shell.gads("db", "migrate", GADS_DATABASE_URL=url)
-    assert migrated.stderr.strip() == "the schema is at 0002 already"
+    assert migrated.stderr.strip() == f"the schema is at {SCHEMA_HEAD} already"
 
 
 def test_a_database_that_is_down_is_a_line_without_its_password(shell: Shell) -> None:

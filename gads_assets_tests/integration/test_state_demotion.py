@@ -14,6 +14,7 @@ from gads_assets.errors import TransitionError
 from gads_assets.state.connection import open_engine
 from gads_assets.state.judging import RecordedJudgement
 from gads_assets.state.partition_states import StateStore
+from gads_assets_tests.ledgers import SEAL
 
 NOW = datetime(2024, 7, 1, 12, tzinfo=UTC)
 LATER = NOW + timedelta(hours=1)
@@ -44,6 +45,7 @@ def judged(run_id: str, seq: int, *, accepted: bool, root: str) -> Judgement:
         schema_version="1",
         record_count=3,
         content_digest="digest" if accepted else None,
+        seal_sha256=SEAL if accepted else None,
         accepted=accepted,
         error_message=None if accepted else f"bad, says {root}",
         validation_id=validation_id(RunId(run_id), root),

@@ -21,6 +21,7 @@ from gads_assets_tests.ledgers import (
     NEWER_RUN,
     OLDER_RUN,
     RUN,
+    SEAL,
     Condition,
     accepted,
     demoted,
@@ -60,7 +61,7 @@ def attempt(outcome: str, number: int, version: int, *, run: str = RUN, seq: int
     error = "'bad'" if outcome in {"rejected", "demoted"} else "NULL"
     return (
         f"INSERT INTO partition_attempt VALUES ('v{number}-{outcome}', {KEY}, '{run}', {seq}, '{outcome}', {number}, "
-        f"{error}, 'digest', 3, '1', '[]', {version}, NULL, now())"
+        f"{error}, 'digest', 3, '1', '[]', {version}, NULL, now(), NULL, NULL, '{SEAL}')"
     )
 
 
@@ -209,6 +210,15 @@ FORBIDDEN = [
         )
         for before, number, version in ((succeeded, 3, 3), (demoted, 4, 5), (returned, 4, 6))
         for changed in ("'other', 3, '1'", "'digest', 4, '1'", "'digest', 3, '2'")
+    ),
+    *(
+        forbidden(
+            before,
+            verdict(PASSING),
+            attempt("accepted", number, version).replace(SEAL, "6" * 64),
+            rule=f"run {RUN} was accepted with other content, and a sealed run does not change",
+        )
+        for before, number, version in ((succeeded, 3, 3), (demoted, 4, 5), (returned, 4, 6))
     ),
     # Loads of what nobody accepted.
     *(

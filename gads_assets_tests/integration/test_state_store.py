@@ -27,6 +27,7 @@ from gads_assets.state.connection import open_engine
 from gads_assets.state.judging import RecordedJudgement
 from gads_assets.state.partition_states import AcceptedContent, StateStore
 from gads_assets.state.run_records import RunRecords
+from gads_assets_tests.ledgers import SEAL
 
 NOW = datetime(2024, 7, 1, 12, tzinfo=UTC)
 FIRST_DAY = date(2024, 6, 1)
@@ -52,6 +53,7 @@ def judgement(
         schema_version="1",
         record_count=3,
         content_digest="digest" if accepted else None,
+        seal_sha256=SEAL if accepted else None,
         accepted=accepted,
         error_message=None if accepted else "two rows share a key",
         validation_id=validation_id(run, root),
@@ -98,7 +100,7 @@ def test_an_accepted_run_makes_its_partition_publishable_and_says_which_content_
     assert store.states([key(), key(day=1)]) == {key(): expected}
     assert store.publishable([key(), key(day=1)]) == [expected]
     assert store.accepted_contents([key()]) == {
-        (key(), judged.run_id): AcceptedContent(content_digest="digest", record_count=3)
+        (key(), judged.run_id): AcceptedContent(content_digest="digest", record_count=3, seal_sha256=SEAL)
     }
 
 

@@ -284,6 +284,7 @@ def test_a_newer_run_is_published_although_a_withdrawal_was_killed_half_way(make
         schema_version="1",
         record_count=0,
         content_digest=None,
+        seal_sha256=None,
         accepted=False,
         error_message="seal: damaged",
         validation_id="killed",

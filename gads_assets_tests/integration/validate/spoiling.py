@@ -14,7 +14,7 @@ from gads_assets.catalog.specification import Catalog, Column, Limits, QuerySche
 from gads_assets.domain.keys import CustomerId, PartitionKey, RunId
 from gads_assets.raw.layout import PAYLOAD, SEAL, run_path
 from gads_assets.raw.sink import RawSink
-from gads_assets_tests.sealed_runs import QUERY, catalog, key, run_facts, unused_run_id
+from gads_assets_tests.sealed_runs import QUERY, as_line, catalog, key, run_facts, unused_run_id
 
 COLUMNS = (
     Column(name="customer_id", field="customer.id", type="bigint"),
@@ -107,16 +107,16 @@ class Run:
 
     def reseal(self, **members: object) -> None:
         """What the seal says about the payload is right again, unless `members` says otherwise."""
+        document = {**self.document(), "files": [self.entry()], **members}
+        self.metadata.write_text(json.dumps(document), encoding="utf-8")
+
+    def entry(self) -> dict[str, object]:
+        """What a seal should say of the payload."""
         content = self.payload.read_bytes()
-        file = {"name": PAYLOAD, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-        self.metadata.write_text(json.dumps({**self.document(), "files": [file], **members}), encoding="utf-8")
+        return {"name": PAYLOAD, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
 
 
 Spoil = Callable[[Run], None]
-
-
-def as_line(row: Mapping[str, object]) -> bytes:
-    return json.dumps(row, ensure_ascii=False).encode()
 
 
 def good(run: Run) -> None:

@@ -1,7 +1,6 @@
 """Whatever lies in a run directory, its run alone is rejected: one attempt, one line that names the cause."""
 
 import gzip
-import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -212,7 +211,7 @@ def test_the_rows_that_break_a_rule_are_shown_in_the_attempt_some_of_them_and_sh
         "a number for text": 1,
         "a very long text": 1,
     }
-    assert '"campaign_name": 5' in samples["a number for text"][0][0]
+    assert '"campaign_name":5' in samples["a number for text"][0][0]
     assert len(samples["a very long text"][0][0]) == SAMPLE_CHARACTERS
 
 
@@ -241,10 +240,8 @@ def _replace_seal(run: Run) -> None:
 def _replace_rows(run: Run) -> None:
     """As somebody would who knows how runs are sealed."""
     rows = [full_row(run.key, number) | {"metrics_clicks": 0} for number in (1, 2, 3)]
-    content = gzip.compress("".join(f"{json.dumps(row)}\n" for row in rows).encode())
-    run.payload.write_bytes(content)
-    entry = {"name": PAYLOAD, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-    run.reseal(files=[entry])
+    run.payload.write_bytes(gzip.compress("".join(f"{json.dumps(row)}\n" for row in rows).encode()))
+    run.reseal()
 
 
 DAMAGES: dict[str, tuple[Callable[[Run], object], str]] = {
@@ -256,6 +253,12 @@ DAMAGES: dict[str, tuple[Callable[[Run], object], str]] = {
     "the seal's number was changed": (lambda run: run.reseal(run_seq=0), "run_seq"),
     "the rows were replaced, and sealed again": (_replace_rows, "altered and sealed again: its content"),
     "the seal's number was raised": (lambda run: run.reseal(run_seq=run.run_seq + 10**6), "again: its run_seq"),
+    "the seal's currency was changed": (lambda run: run.reseal(account_currency="JPY"), "again: its metadata.json"),
+    "the seal was written anew": (lambda run: run.reseal(), "again: its metadata.json"),
+    "a blank was added to the seal": (
+        lambda run: run.metadata.write_bytes(run.metadata.read_bytes() + b" "),
+        "again: its metadata.json",
+    ),
     "the seal vouches for other rows": (lambda run: run.reseal(record_count=9), "3 rows found where the seal says 9"),
 }
 
