@@ -31,7 +31,7 @@ _PEER_TABLE: Final = "CREATE TABLE plain_attempt (LIKE partition_attempt, PRIMAR
 _PEER_COPY: Final = """
     COPY plain_attempt (validation_id, source, customer_id, query_name, logical_date, run_id, run_seq, outcome,
         attempt_number, content_digest, record_count, schema_version, rule_results, state_version, dagster_run_id,
-        judged_at)
+        judged_at, seal_sha256)
     FROM STDIN
 """
 
@@ -118,6 +118,7 @@ def _row(key: PartitionKey, judgement: Judgement) -> tuple[object, ...]:
         *(judgement.validation_id, key.source, key.customer_id, key.query_name, key.logical_date),
         *(judgement.run_id, judgement.run_seq, "accepted", 1, judgement.content_digest, judgement.record_count),
         *(judgement.schema_version, dumps(_FINDINGS), 1, "4f0c2f4e-6d0a-4c56-9d6c-2f1f3b6f7a10", datetime.now(UTC)),
+        judgement.seal_sha256,
     )
 
 

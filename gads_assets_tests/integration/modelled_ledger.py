@@ -217,6 +217,7 @@ def contrary(verdict: Verdict) -> Verdict:
         judgement,
         accepted=not judgement.accepted,
         content_digest=None if judgement.accepted else "digest",
+        seal_sha256=None if judgement.accepted else SEAL,
         error_message="bad after all" if judgement.accepted else None,
     )
 

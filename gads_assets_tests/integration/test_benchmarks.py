@@ -30,6 +30,7 @@ def test_every_measurement_with_spark_gives_our_time_beside_its_peers(spark: Spa
     assert written["machine"]["spark"] == spark.version
     assert [row["name"] for row in written["results"]] == [
         "validate_batch",
+        "validate_batch_columns",
         "validate_batch_bare",
         "publish_one_partition",
         "publish_in_a_row_mean",
