@@ -62,7 +62,8 @@ def test_columns_of_every_type_and_lists_of_them_are_read_alike_with_and_without
     given = {column.name: VALUES[column.type] for column in plain}
     given |= {f"campaign_of_{name}": [value, value] for name, value in VALUES.items()}
     written = {name: _as_json(value) for name, value in given.items()}
-    rows = [row(FIRST, 1, **written), row(FIRST, 2), row(FIRST, 3, campaign_of_string=[])]
+    nothing = dict.fromkeys(given)
+    rows = [row(FIRST, 1, **written), row(FIRST, 2, **nothing), row(FIRST, 3, **{**nothing, "campaign_of_string": []})]
 
     warehouse.publisher.publish(QUERY, warehouse.accept(seal(warehouse.sink, FIRST, rows)))
 
