@@ -133,7 +133,8 @@ class DemotionIntent:
 
 @dataclass(frozen=True, kw_only=True)
 class ExtractionAttempt:
-    """One try at extracting a partition. A failed one carries the error's class and message; neither touches state."""
+    """One try at extracting a partition. A failed one carries the error's class and message, and in `retry_at` the
+    moment before which another try is in vain, where that is known; neither touches state."""
 
     key: PartitionKey
     run_id: RunId
@@ -144,6 +145,7 @@ class ExtractionAttempt:
     started_at: datetime
     finished_at: datetime
     dagster_run_id: str | None
+    retry_at: datetime | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

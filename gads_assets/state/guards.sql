@@ -293,3 +293,20 @@ CREATE TRIGGER guard_ledger BEFORE TRUNCATE ON demotion
 
 CREATE TRIGGER guard_ledger BEFORE TRUNCATE ON override_log
     FOR EACH STATEMENT EXECUTE FUNCTION guard_ledger();
+
+-- What was used stays used: a count that falls would let the day's operations be used twice.
+CREATE FUNCTION guard_operations() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    IF TG_OP = 'UPDATE' AND NEW.used >= OLD.used
+            AND (NEW.origin, NEW.token_scope, NEW.day) = (OLD.origin, OLD.token_scope, OLD.day) THEN
+        RETURN NEW;
+    END IF;
+    RAISE EXCEPTION 'api_operations: what was used of % on % never falls', OLD.origin, OLD.day USING ERRCODE = 'GADS1';
+END
+$$;
+
+CREATE TRIGGER guard_operations BEFORE UPDATE OR DELETE ON api_operations
+    FOR EACH ROW EXECUTE FUNCTION guard_operations();
+
+CREATE TRIGGER guard_ledger BEFORE TRUNCATE ON api_operations
+    FOR EACH STATEMENT EXECUTE FUNCTION guard_ledger();

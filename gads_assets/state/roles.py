@@ -37,7 +37,11 @@ _SCHEDULE: Final = (
     *("purpose", "next_run_at", "backoff_strategy", "baseline_attempts", "override_id"),
     *("dagster_run_id", "lease_until", "scheduled_at"),
 )
-_ACCOUNT: Final = ("name", "time_zone", "currency", "login_customer_id", "status")
+_ACCOUNT: Final = (
+    *("name", "time_zone", "currency", "login_customer_id", "login_path"),
+    *("status", "closed_at", "closed_reason"),
+)
+_PAUSE: Final = ("paused_until", "reason")
 
 # By role and by what stands behind ON in a GRANT. The columns of a key are nobody's to change.
 GRANTS: Final[Mapping[Role, Mapping[str, Privileges]]] = {
@@ -45,6 +49,8 @@ GRANTS: Final[Mapping[Role, Mapping[str, Privileges]]] = {
         "SEQUENCE run_seq": _privileges("USAGE"),
         "customer": _READ,
         "extraction_attempt": _privileges("INSERT"),
+        "api_operations": _privileges("SELECT", "INSERT", update=("used",)),
+        "api_pause": _privileges("SELECT", "INSERT", update=_PAUSE),
     },
     Role.VALIDATOR: {
         "partition_state": _privileges("SELECT", "INSERT", update=_VERDICT),
@@ -65,6 +71,8 @@ GRANTS: Final[Mapping[Role, Mapping[str, Privileges]]] = {
         "demotion": _READ,
         "load_record": _READ,
         "customer": _READ,
+        "api_operations": _READ,
+        "api_pause": _READ,
     },
     Role.OPERATOR: {
         "partition_state": _privileges("SELECT", update=_RETURN_TO_PENDING),
@@ -75,6 +83,8 @@ GRANTS: Final[Mapping[Role, Mapping[str, Privileges]]] = {
         "override_log": _APPEND,
         "retry_schedule": _privileges("SELECT", "INSERT", "DELETE", update=_SCHEDULE),
         "customer": _privileges("SELECT", "INSERT", update=_ACCOUNT),
+        "api_operations": _READ,
+        "api_pause": _READ,
     },
 }
 

@@ -24,7 +24,7 @@ from sqlalchemy import (
     UniqueConstraint,
     event,
 )
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
 VERSION_TABLE = "gads_alembic_version"  # Alembic's own, beside these
 KEY_COLUMNS = ("source", "customer_id", "query_name", "logical_date")
@@ -147,6 +147,7 @@ extraction_attempt = Table(
     Column("started_at", DateTime(timezone=True), nullable=False),
     Column("finished_at", DateTime(timezone=True), nullable=False),
     Column("dagster_run_id", Text),
+    Column("retry_at", DateTime(timezone=True)),
     PrimaryKeyConstraint(*KEY_COLUMNS, "run_id"),
     *_key_checks(),
     _check("run_id", f"run_id ~ {_ULID}"),
@@ -157,6 +158,7 @@ extraction_attempt = Table(
         "(error_class IS NOT NULL) = (outcome = 'failed') AND (error_message IS NOT NULL) = (outcome = 'failed')",
     ),
     _check("times", "finished_at >= started_at"),
+    _check("retry_at", "retry_at IS NULL OR outcome = 'failed'"),
 )
 
 load_record = Table(
@@ -242,11 +244,52 @@ customer = Table(
     Column("origin", Text, nullable=False),
     Column("status", Text, nullable=False, server_default="active"),
     Column("added_at", DateTime(timezone=True), nullable=False),
+    Column("login_path", ARRAY(Text), nullable=False, server_default="{}"),
+    Column("closed_at", DateTime(timezone=True)),
+    Column("closed_reason", Text),
     PrimaryKeyConstraint("customer_id"),
     _check("customer_id", "customer_id ~ '^[0-9]{10}$'"),
     _check("login_customer_id", "login_customer_id ~ '^[0-9]{10}$'"),
     _check("origin", "origin IN ('emulator', 'google')"),
     _check("status", "status IN ('active', 'inactive')"),
+    _check("login_path", "array_to_string(login_path, ',') ~ '^([0-9]{10}(,[0-9]{10})*)?$'"),
+    _check("login", "login_path[1] = login_customer_id"),
+    _check(
+        "closed",
+        "(closed_at IS NOT NULL) = (status = 'inactive') AND (closed_reason IS NOT NULL) = (status = 'inactive')",
+    ),
+    _check("closed_reason", "closed_reason <> ''"),
+)
+
+
+def _budget_columns() -> list[Column[str]]:
+    return [Column("origin", Text, nullable=False), Column("token_scope", Text, nullable=False)]
+
+
+def _budget_checks() -> list[CheckConstraint]:
+    return [_check("origin", "origin IN ('emulator', 'google')"), _check("token_scope", "token_scope <> ''")]
+
+
+api_operations = Table(
+    "api_operations",
+    metadata,
+    *_budget_columns(),
+    Column("day", Date, nullable=False),
+    Column("used", BigInteger, nullable=False),
+    PrimaryKeyConstraint("origin", "token_scope", "day"),
+    *_budget_checks(),
+    _check("used", "used >= 1"),
+)
+
+api_pause = Table(
+    "api_pause",
+    metadata,
+    *_budget_columns(),
+    Column("paused_until", DateTime(timezone=True), nullable=False),
+    Column("reason", Text, nullable=False),
+    PrimaryKeyConstraint("origin", "token_scope"),
+    *_budget_checks(),
+    _check("reason", "reason <> ''"),
 )
 
 

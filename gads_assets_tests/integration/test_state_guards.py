@@ -36,7 +36,10 @@ from gads_assets_tests.ledgers import (
 NOW = datetime(2024, 7, 1, tzinfo=UTC)
 PARTITION = "google_ads/campaign 1234567890|2024-06-01"
 KEY = "'google_ads', '1234567890', 'campaign', DATE '2024-06-01'"
-LEDGER = ("partition_state", "partition_attempt", "extraction_attempt", "load_record", "demotion", "override_log")
+LEDGER = (
+    *("partition_state", "partition_attempt", "extraction_attempt", "load_record", "demotion", "override_log"),
+    "api_operations",
+)
 GUARDS = Path(gads_assets.state.__file__).with_name("guards.sql").read_text()
 
 
@@ -89,6 +92,21 @@ def schedule(*, purpose: str = "retry", lease: str = "NULL, NULL", override_id: 
     return f"INSERT INTO retry_schedule VALUES ({KEY}, '{purpose}', now(), 'none', 0, {override_id}, {lease}, now())"
 
 
+def extraction(outcome: str, *, error: str = "NULL, NULL", retry_at: str = "NULL") -> str:
+    return (
+        f"INSERT INTO extraction_attempt VALUES ({KEY}, '{RUN}', 10, '{outcome}', {error}, now(), now(), NULL, "
+        f"{retry_at})"
+    )
+
+
+def customer(status: str = "active", *, path: str = "{9876543210}", closed: str = "NULL, NULL") -> str:
+    return (
+        "INSERT INTO customer VALUES ('1234567890', 'Shoes', 'Europe/Berlin', 'EUR', '9876543210', 'emulator', "
+        f"'{status}', now(), '{path}', {closed})"
+    )
+
+
+USED = "INSERT INTO api_operations VALUES ('emulator', 'default', '2024-06-01', 5)"
 NO_CUSTOMERS = ("123-456-7890", "123456789", "12345678901", "\uff11" * 10, "")
 NEWER = f"current_run_id = '{NEWER_RUN}', current_run_seq = 11"
 FAILING = "status = 'failed', error_message = 'bad'"
@@ -352,6 +370,16 @@ FORBIDDEN = [
         }.items()
         for statement in (f"UPDATE {table} SET {column} = 'accepted'", f"DELETE FROM {table}")
     ),
+    # Operations.
+    *(
+        forbidden(untouched, USED, statement, rule="what was used of emulator on 2024-06-01 never falls")
+        for statement in (
+            "UPDATE api_operations SET used = 4",
+            "UPDATE api_operations SET day = '2024-06-02'",
+            "UPDATE api_operations SET origin = 'google'",
+            "DELETE FROM api_operations",
+        )
+    ),
     *(
         forbidden(returned, f"TRUNCATE {table} CASCADE", rule="a table of the ledger is never emptied")
         for table in LEDGER
@@ -467,6 +495,30 @@ def test_an_override_or_a_schedule_that_makes_no_sense_cannot_be_stored(
     with pytest.raises(StateStoreError, match=constraint):
         execute(engine, statement)
     execute(engine, schedule())
+
+
+@pytest.mark.parametrize(
+    ("statement", "constraint"),
+    [
+        (extraction("sealed", retry_at="now()"), "extraction_attempt_retry_at_check"),
+        (customer(path="{1111111111}"), "customer_login_check"),
+        (customer(path="{9876543210,123-456-7890}"), "customer_login_path_check"),
+        (customer(closed="now(), 'suspended'"), "customer_closed_check"),
+        (customer("inactive"), "customer_closed_check"),
+        (customer("inactive", closed="now(), NULL"), "customer_closed_check"),
+        (customer("inactive", closed="now(), ''"), "customer_closed_reason_check"),
+        (USED.replace("5)", "0)"), "api_operations_used_check"),
+        (USED.replace("emulator", "elsewhere"), "api_operations_origin_check"),
+        ("INSERT INTO api_pause VALUES ('emulator', 'default', now(), '')", "api_pause_reason_check"),
+    ],
+)
+def test_an_attempt_an_account_or_a_count_that_contradicts_itself_cannot_be_stored(
+    engine: Engine, statement: str, constraint: str
+) -> None:
+    with pytest.raises(StateStoreError, match=constraint):
+        execute(engine, statement)
+    execute(engine, extraction("failed", error="'quota', 'spent'", retry_at="now()"))
+    execute(engine, customer("inactive", closed="now(), 'suspended'"))
 
 
 def account(number: int, *, origin: str = "emulator", name: str = "Shoes") -> Account:

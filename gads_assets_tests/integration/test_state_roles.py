@@ -418,7 +418,7 @@ def test_the_guards_look_in_the_schema_of_their_tables_whatever_its_name(other_d
         asked = "SELECT proname, proconfig FROM pg_proc WHERE pronamespace = CAST(:schema AS regnamespace)"
         paths = {row.proname: row.proconfig for row in connection.execute(text(asked), {"schema": '"The Ledger"'})}
     assert paths.pop("refuse") is None  # names nothing
-    assert len(paths) == 10
+    assert len(paths) == 11
     assert {tuple(path) for path in paths.values()} == {('search_path="The Ledger", pg_temp',)}
     execute(url, "GRANT TEMPORARY ON DATABASE other TO PUBLIC")
     with opened(url, Role.VALIDATOR) as validator:

@@ -68,8 +68,8 @@ def test_an_empty_database_migrates_to_exactly_the_declared_schema(new_database:
         metadata.create_all(declared)
         expected = catalog(declared)
         assert catalog(migrated) == expected
-        assert len(expected["triggers"]) == 16
-        assert len(expected["functions"]) == 11
+        assert len(expected["triggers"]) == 18
+        assert len(expected["functions"]) == 12
 
 
 def test_alembic_finds_nothing_to_generate_after_migrating(new_database: Callable[[], str]) -> None:
@@ -169,7 +169,10 @@ OF_THE_FIRST_SCHEMA = """
             now(), now(), NULL);
     INSERT INTO load_record VALUES
         ('google_ads', '1234567890', 'campaign', '2024-06-02', '01HZ0000000000000000000001', '1', 3, 'digest', 'stage',
-            1, now())
+            1, now());
+    INSERT INTO customer VALUES
+        ('1234567890', 'Shoes', 'Europe/Berlin', 'EUR', '9876543210', 'emulator', 'active', now()),
+        ('1234567891', 'Boots', 'Europe/Berlin', 'EUR', '9876543210', 'emulator', 'inactive', now())
 """
 
 
@@ -186,7 +189,7 @@ def test_a_ledger_of_the_first_schema_keeps_every_row_and_goes_on_under_the_new_
 ) -> None:
     url, declared_url = new_database(), new_database()
     upgrade_to(url, "0001")
-    tables = ("partition_state", "partition_attempt", "demotion", "extraction_attempt", "load_record")
+    tables = ("partition_state", "partition_attempt", "demotion", "extraction_attempt", "load_record", "customer")
 
     def rows(engine: Engine) -> dict[str, list[dict[str, object]]]:
         with engine.begin() as connection:
