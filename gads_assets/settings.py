@@ -12,6 +12,7 @@
 | GADS_SPARK_REMOTE             | none                     | a Spark Connect server: sc://host:port                    |
 | GADS_SPARK_MASTER             | spark-defaults.conf      | another Spark master; a cluster's has spark_conf/cluster  |
 | GADS_SPARK_JARS               | Ivy, once                | a directory of JARs, for machines without Maven Central   |
+| GADS_API_DAILY_OPERATIONS     | 15000                    | how many API operations a day may use; 0 for no limit     |
 | GADS_GOOGLE_ADS_CONFIG        | none                     | a google-ads.yaml: talk to Google instead of the emulator |
 | GADS_GOOGLE_ADS_ENDPOINT      | an emulator per process  | an emulator that runs already: localhost:port             |
 | GADS_GOOGLE_ADS_LOGIN         | the emulator's manager   | the manager account under which customers are found       |
@@ -30,6 +31,8 @@ from gads_assets.errors import SettingsError
 _POSTGRESQL_URL = re.compile(r"postgresql(\+psycopg2?)?://")
 _PROJECT = Path(__file__).resolve().parent.parent
 _CONNECT_PORT = 15002  # Spark Connect's own default
+_BASIC_ACCESS = 15_000  # operations a day for a developer token with basic access
+_DIGITS_OF_A_LIMIT = 15
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +45,7 @@ class Settings:
     spark_remote: str | None
     spark_master: str | None
     spark_jars: Path | None
+    api_daily_operations: int | None
     google_ads_config: Path | None
     google_ads_endpoint: str | None
     google_ads_login: str | None
@@ -126,12 +130,25 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         spark_remote=remote,
         spark_master=master,
         spark_jars=path("GADS_SPARK_JARS"),
+        api_daily_operations=_daily_operations(value("GADS_API_DAILY_OPERATIONS")),
         google_ads_config=config,
         google_ads_endpoint=endpoint,
         google_ads_login=value("GADS_GOOGLE_ADS_LOGIN"),
         emulator_faults=value("GADS_EMULATOR_FAULTS"),
         role_database_urls=role_database_urls,
     )
+
+
+def _daily_operations(text: str | None) -> int | None:
+    """Google's own limit for basic access, unless told otherwise."""
+    if text is None:
+        return _BASIC_ACCESS
+    if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS_OF_A_LIMIT):
+        raise SettingsError(
+            f"GADS_API_DAILY_OPERATIONS {text!r} is not a number of operations; write it as {_BASIC_ACCESS}, or 0 for "
+            "no limit"
+        )
+    return int(text) or None
 
 
 def _connect_address(remote: str) -> str | None:

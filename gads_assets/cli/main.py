@@ -26,6 +26,7 @@ _COMMANDS = (
     ("db", "gads_assets.cli.database:database_app", "Start, stop, migrate or look at the database."),
     ("catalog", "gads_assets.cli.catalog:catalog_app", "List, check and describe the queries."),
     ("customers", "gads_assets.cli.customers:customers_app", "Discover, register and list accounts."),
+    ("quota", "gads_assets.cli.quota:quota", "Show how many of the day's API operations are used, and any pause."),
     ("ready", "gads_assets.cli.ready:ready", "List which customers' days are safe to read, and why not the others."),
     ("query", "gads_assets.cli.query:query", "Run a SELECT over the published tables."),
     ("housekeeping", "gads_assets.cli.housekeeping:housekeeping", "Remove what killed extractions left behind."),

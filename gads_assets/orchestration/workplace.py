@@ -22,6 +22,7 @@ from gads_assets.settings import Settings
 from gads_assets.state.connection import open_engine
 from gads_assets.state.customers import CustomerRegister
 from gads_assets.state.migration import migrate, require_current_schema
+from gads_assets.state.operations import OperationsBudget
 from gads_assets.state.partition_states import StateStore
 from gads_assets.state.run_records import RunRecords
 from gads_assets.state.server import running_database
@@ -107,6 +108,11 @@ class Workplace:
 
     def customers_as(self, role: Role) -> CustomerRegister:
         return CustomerRegister(self.engine_as(role))
+
+    def operations_as(self, role: Role) -> OperationsBudget:
+        """Of the API that settings name; nothing is asked of it."""
+        origin = "google" if self.settings.google_ads_config else "emulator"
+        return OperationsBudget(self.engine_as(role), origin=origin, allowed=self.settings.api_daily_operations)
 
     @cached_property
     def _session(self) -> "SparkSession":

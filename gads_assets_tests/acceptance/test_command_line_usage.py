@@ -98,6 +98,7 @@ def test_wrong_usage_exits_2_with_a_hint_and_touches_nothing(home: Home, wrong: 
         ("catalog", "list", "--json"),
         ("catalog", "check", "--json"),
         ("catalog", "schema", "campaign", "--json"),
+        ("quota", "--json"),
         ("ready", "campaign", "--json"),
         ("housekeeping", "--json"),
     ],

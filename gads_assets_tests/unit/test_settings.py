@@ -51,6 +51,17 @@ def test_a_spark_connect_server_is_shown_without_its_token() -> None:
     assert read_settings({"GADS_SPARK_REMOTE": "sc://me@host/;token=secret"}).spark_address == "host:15002"
 
 
+@pytest.mark.parametrize(("text", "allowed"), [("", 15000), ("200", 200), (" 1 ", 1), ("0", None), ("000", None)])
+def test_the_days_operations_are_those_of_basic_access_unless_told_otherwise(text: str, allowed: int | None) -> None:
+    assert read_settings({"GADS_API_DAILY_OPERATIONS": text}).api_daily_operations == allowed
+
+
+@pytest.mark.parametrize("text", ["-1", "many", "1e3", "1.5", "\u0661\u0662", "9" * 16])
+def test_a_number_of_operations_that_is_none_is_refused_with_the_fix(text: str) -> None:
+    with pytest.raises(SettingsError, match=r"GADS_API_DAILY_OPERATIONS .* is not .*; write it as 15000, or 0"):
+        read_settings({"GADS_API_DAILY_OPERATIONS": text})
+
+
 def test_a_role_may_have_a_login_of_its_own_and_the_others_keep_the_common_one() -> None:
     common, own = "postgresql://common@h/d", "postgresql://own@h/d"
     settings = read_settings({"GADS_DATABASE_URL": common, "GADS_DATABASE_URL_VALIDATOR": own})

@@ -1,0 +1,39 @@
+"""`gads quota`: what is left of the day's API operations."""
+
+import os
+from dataclasses import asdict
+from datetime import UTC, datetime
+
+import typer
+
+from gads_assets.cli.output import JsonOption, print_json
+from gads_assets.domain.roles import Role
+from gads_assets.settings import read_settings
+
+
+def quota(as_json: JsonOption = False) -> None:
+    """Show how many of the day's API operations are used, and until when and why the API is not asked, if so.
+
+    Every process that uses this database counts here before it asks. The day is Google's, from midnight to midnight
+    Pacific time; GADS_API_DAILY_OPERATIONS is what it allows. Asking this costs no operation.
+    """
+    from gads_assets.orchestration.workplace import Workplace  # noqa: PLC0415
+
+    with Workplace(read_settings(os.environ)) as here:
+        status = here.operations_as(Role.CONSUMER).status(now=datetime.now(UTC))
+    if as_json:
+        print_json({name: _isoformat(value) for name, value in asdict(status).items()})
+        return
+    allowed = "without a limit" if status.allowed is None else f"of {status.allowed}"
+    typer.echo(f"{'used':16} {status.used} {allowed}")
+    typer.echo(f"{'resets at':16} {_shown(status.resets_at)}")
+    paused = "-" if status.paused_until is None else f"{_shown(status.paused_until)} ({status.reason})"
+    typer.echo(f"{'paused until':16} {paused}")
+
+
+def _isoformat(value: object) -> object:
+    return value.isoformat() if isinstance(value, datetime) else value
+
+
+def _shown(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
