@@ -12,19 +12,36 @@ from gads_assets.cli.output import JsonOption, messages, print_json, print_table
 from gads_assets.domain.accounts import Account
 from gads_assets.domain.keys import parse_customer_id
 from gads_assets.domain.roles import Role
-from gads_assets.errors import PartitionKeyError
+from gads_assets.errors import CustomerUnavailableError, PartitionKeyError
 from gads_assets.settings import read_settings
 
 customers_app = typer.Typer(help="Discover, register and list accounts.", no_args_is_help=True)
 
 
 @customers_app.command()
-def sync(as_json: JsonOption = False) -> None:
-    """Register every enabled account below the manager account, GADS_GOOGLE_ADS_LOGIN.
+def sync(
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Also if more than half of the accounts are to be closed.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Register every enabled account below the manager account, GADS_GOOGLE_ADS_LOGIN, and close what is not any more.
+
+    Closed are accounts that were cancelled, suspended or taken out from below the manager. Their history stays, and
+    they are reopened when they are enabled again. Costs one API operation for each manager account.
 
     Without credentials (GADS_GOOGLE_ADS_CONFIG, a google-ads.yaml) these are the emulator's accounts.
     """
-    _register(None, as_json)
+    from gads_assets.orchestration.customers import found_accounts, sync_accounts  # noqa: PLC0415
+    from gads_assets.orchestration.workplace import Workplace  # noqa: PLC0415
+
+    with Workplace(read_settings(os.environ)) as here:
+        plan = sync_accounts(here, found_accounts(here), now=datetime.now(UTC), closes_most=yes)
+    messages.print(
+        f"{len(plan.new)} accounts registered, {len(plan.changed)} changed, {len(plan.closed)} closed, "
+        f"{len(plan.reopened)} reopened, {len(plan.unchanged)} as they were"
+    )
+    _show(plan.accounts, as_json)
 
 
 @customers_app.command()
@@ -33,37 +50,42 @@ def add(
     as_json: JsonOption = False,
 ) -> None:
     """Register some of the accounts below the manager account."""
-    _register([parse_customer_id(text) for text in customer_ids], as_json)
+    from gads_assets.orchestration.customers import found_accounts, register_accounts  # noqa: PLC0415
+    from gads_assets.orchestration.workplace import Workplace  # noqa: PLC0415
+
+    wanted = [parse_customer_id(text) for text in customer_ids]
+    with Workplace(read_settings(os.environ)) as here:
+        found = {each.account.customer_id: each for each in found_accounts(here)}
+        unknown = [customer_id for customer_id in wanted if customer_id not in found]
+        if unknown:
+            raise PartitionKeyError(
+                f"customer {', '.join(unknown)} is not a client of manager {here.source.login_customer_id}; "
+                "check the id, or set GADS_GOOGLE_ADS_LOGIN to its manager"
+            )
+        chosen = [each for customer_id, each in found.items() if customer_id in wanted]
+        for each in chosen:
+            if not each.is_enabled:
+                raise CustomerUnavailableError(
+                    f"customer {each.account.customer_id} is {each.reason}, so its days cannot be asked for; enable it "
+                    "there first",
+                    customer_id=each.account.customer_id,
+                )
+        accounts = [each.account for each in chosen]
+        new = register_accounts(here, accounts, now=datetime.now(UTC))
+        messages.print(f"{len(new)} accounts registered, {len(accounts) - len(new)} were there already")
+        _show(accounts, as_json)
 
 
 @customers_app.command("list")
-def list_customers(as_json: JsonOption = False) -> None:
+def list_customers(
+    with_closed: Annotated[bool, typer.Option("--all", help="Closed accounts too, with since when and why.")] = False,
+    as_json: JsonOption = False,
+) -> None:
     """List the registered accounts."""
     from gads_assets.orchestration.workplace import Workplace  # noqa: PLC0415
 
     with Workplace(read_settings(os.environ)) as here:
-        _show(here.customers_as(Role.CONSUMER).customers(), as_json)
-
-
-def _register(wanted: Sequence[str] | None, as_json: bool) -> None:
-    from gads_assets.extract.accounts import discover_accounts  # noqa: PLC0415
-    from gads_assets.orchestration.customers import register_accounts  # noqa: PLC0415
-    from gads_assets.orchestration.workplace import Workplace  # noqa: PLC0415
-
-    with Workplace(read_settings(os.environ)) as here:
-        found = {
-            account.customer_id: account for account in discover_accounts(here.source, here.source.login_customer_id)
-        }
-        unknown = [customer_id for customer_id in wanted or () if customer_id not in found]
-        if unknown:
-            raise PartitionKeyError(
-                f"customer {', '.join(unknown)} is not an enabled client of manager {here.source.login_customer_id}; "
-                "check the id, or set GADS_GOOGLE_ADS_LOGIN to its manager"
-            )
-        chosen = [account for key, account in found.items() if wanted is None or key in wanted]
-        new = register_accounts(here, chosen, now=datetime.now(UTC))
-        messages.print(f"{len(new)} accounts registered, {len(chosen) - len(new)} were there already")
-        _show(chosen, as_json)
+        _show(here.customers_as(Role.CONSUMER).customers(with_closed=with_closed), as_json)
 
 
 def _show(accounts: Sequence[Account], as_json: bool) -> None:
@@ -72,15 +94,18 @@ def _show(accounts: Sequence[Account], as_json: bool) -> None:
         return
     print_table(
         None,
-        ["customer", "name", "time zone", "currency", "manager", "api"],
+        ["customer", "name", "time zone", "currency", "managers", "api", "status", "since", "reason"],
         [
             (
                 account.customer_id,
                 account.name,
                 account.time_zone,
                 account.currency,
-                account.login_customer_id,
+                " > ".join(account.login_path or (account.login_customer_id,)),
                 account.origin,
+                account.status,
+                account.closed_at and f"{account.closed_at:%Y-%m-%d}",
+                account.closed_reason,
             )
             for account in accounts
         ],

@@ -46,9 +46,11 @@ def ready(
     with Workplace(settings) as here:
         query = here.catalog.query(query_name)
         days = _days(query, first, last, yesterday=datetime.now(UTC).date() - timedelta(days=1))
-        known = [account.customer_id for account in here.customers_as(Role.CONSUMER).customers()]
-        _require_known(wanted, known)
-        found = here.store_as(Role.CONSUMER).readiness(query_name, wanted or known, days, source=here.catalog.source)
+        known = here.customers_as(Role.CONSUMER).customers(with_closed=True)
+        _require_known(wanted, [account.customer_id for account in known])
+        # What a closed account published stays readable, and its days since then are not missing.
+        asked = wanted or [account.customer_id for account in known if account.is_active]
+        found = here.store_as(Role.CONSUMER).readiness(query_name, asked, days, source=here.catalog.source)
     messages.print(
         f"{len(found.ready)} of {len(found.ready) + len(found.waiting)} partitions of {query_name} "
         f"from {days.first} to {days.last} are ready"

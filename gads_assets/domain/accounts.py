@@ -1,17 +1,29 @@
-"""Google Ads accounts, and when one of their days may be read."""
+"""Google Ads accounts: which there are, which are closed, and when one of their days may be read."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
+from enum import StrEnum
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from gads_assets.domain.keys import CustomerId
-from gads_assets.errors import DayNotOpenError, PartitionKeyError
+from gads_assets.errors import CustomerUnavailableError, DayNotOpenError, PartitionKeyError
+
+
+class AccountStatus(StrEnum):
+    ACTIVE = "active"
+    """Its days may be asked for."""
+
+    INACTIVE = "inactive"
+    """Closed, or out of our sight: nothing is asked for, and what was published stays."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Account:
-    """A client account. `login_customer_id` is the manager through which it must be asked; `origin` says which API
-    knows it (`google` or `emulator`), so that emulated days never pass for real ones."""
+    """A client account. `login_customer_id` is the manager through which it must be asked, and `login_path` the
+    managers from that one down to the account's own, empty where they are not known; `origin` says which API knows it
+    (`google` or `emulator`), so that emulated days never pass for real ones. An inactive one was found so at
+    `closed_at`."""
 
     customer_id: CustomerId
     name: str
@@ -19,6 +31,119 @@ class Account:
     currency: str
     login_customer_id: CustomerId
     origin: str
+    login_path: tuple[CustomerId, ...] = ()
+    status: AccountStatus = AccountStatus.ACTIVE
+    closed_at: datetime | None = None
+    closed_reason: str | None = None
+
+    @property
+    def is_active(self) -> bool:
+        return self.status is AccountStatus.ACTIVE
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoundAccount:
+    """An account in the API's hierarchy. `api_status` is the API's own word. One that we do not know makes the account
+    neither enabled nor closed."""
+
+    account: Account
+    api_status: str
+
+    @property
+    def is_enabled(self) -> bool:
+        return self.api_status == "ENABLED"
+
+    @property
+    def is_closed(self) -> bool:
+        return self.api_status in {"CANCELED", "SUSPENDED", "CLOSED"}
+
+    @property
+    def reason(self) -> str:
+        return f"{self.api_status.lower()} in Google Ads"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SyncPlan:
+    """Every account as it is to be, each in one place, by customer id. `closed` and `reopened` were the opposite
+    before; `changed` were known and differ otherwise."""
+
+    new: tuple[Account, ...] = ()
+    changed: tuple[Account, ...] = ()
+    closed: tuple[Account, ...] = ()
+    reopened: tuple[Account, ...] = ()
+    unchanged: tuple[Account, ...] = ()
+
+    @property
+    def to_write(self) -> tuple[Account, ...]:
+        return self.new + self.changed + self.closed + self.reopened
+
+    @property
+    def accounts(self) -> tuple[Account, ...]:
+        return tuple(sorted(self.to_write + self.unchanged, key=lambda account: account.customer_id))
+
+    @property
+    def closes_most(self) -> bool:
+        """More than half of what was active: sooner a wrong login than so many closed accounts."""
+        kept = [account for account in self.changed + self.unchanged if account.is_active]
+        return len(self.closed) > len(kept)
+
+
+def plan_sync(
+    found: Iterable[FoundAccount],
+    known: Iterable[Account],
+    *,
+    origin: str,
+    login_customer_id: CustomerId,
+    now: datetime,
+) -> SyncPlan:
+    """What the accounts become when `found` is all that is below that login.
+
+    Known accounts that are not below it any more are closed; those that were found under another login, or through the
+    other API, are left out: this walk could not have met them. A closed account keeps what is known of it, and the
+    moment it was first found closed. Accounts that were closed before they were ever known are left out.
+    """
+    below = {each.account.customer_id: each for each in found}
+    before = {account.customer_id: account for account in known if account.origin == origin}
+    plan: dict[str, list[Account]] = {"new": [], "changed": [], "closed": [], "reopened": [], "unchanged": []}
+    for customer_id in sorted(below.keys() | before.keys()):
+        was, met = before.get(customer_id), below.get(customer_id)
+        if met is None and was is not None and was.login_customer_id != login_customer_id:
+            continue
+        will_be = _after_sync(was, met, now=now)
+        if will_be is not None:
+            plan[_kind_of_change(was, will_be)].append(will_be)
+    return SyncPlan(**{kind: tuple(accounts) for kind, accounts in plan.items()})
+
+
+def _after_sync(was: Account | None, met: FoundAccount | None, *, now: datetime) -> Account | None:
+    if met is not None and met.is_enabled:
+        return met.account
+    if was is None or (met is not None and not met.is_closed):
+        return was
+    if met is not None:
+        reason = met.reason
+    elif was.closed_reason is not None:
+        reason = was.closed_reason
+    else:
+        reason = f"no longer below manager {was.login_customer_id}"
+    return replace(was, status=AccountStatus.INACTIVE, closed_at=was.closed_at or now, closed_reason=reason)
+
+
+def _kind_of_change(was: Account | None, will_be: Account) -> str:
+    if was is None:
+        return "new"
+    if was.status is not will_be.status:
+        return "reopened" if will_be.is_active else "closed"
+    return "unchanged" if was == will_be else "changed"
+
+
+def require_active(account: Account) -> None:
+    if not account.is_active:
+        raise CustomerUnavailableError(
+            f"account {account.customer_id} is closed since {account.closed_at:%Y-%m-%d} ({account.closed_reason}); "
+            "its history stays, and `gads customers sync` reopens it once it is enabled again",
+            customer_id=account.customer_id,
+        )
 
 
 def day_opens_at(account_time_zone: str, logical_date: date, settling_delay: timedelta) -> datetime:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
 from gads_assets.catalog.specification import QuerySpecification
-from gads_assets.domain.accounts import Account, require_open
+from gads_assets.domain.accounts import Account, require_active, require_open
 from gads_assets.domain.keys import CustomerId, PartitionKey, RunId
 from gads_assets.domain.manifest import RunManifest
 from gads_assets.domain.state import ExtractionAttempt, ExtractionOutcome
@@ -146,6 +146,7 @@ def _refused(
         try:
             if account is None:
                 raise PartitionKeyError(f"customer {key.customer_id} is not registered; run `gads customers sync`")
+            require_active(account)
             require_open(
                 customer_id=key.customer_id,
                 time_zone=account.time_zone,

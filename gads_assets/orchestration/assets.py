@@ -45,7 +45,7 @@ def raw_asset(catalog: Catalog, specification: QuerySpecification, partitions_de
             extraction = here.extractor.extract(
                 specification,
                 keys,
-                {account.customer_id: account for account in here.customers_as(Role.EXTRACTOR).customers()},
+                {each.customer_id: each for each in here.customers_as(Role.EXTRACTOR).customers(with_closed=True)},
                 code_version=code_version,
                 dagster_run_id=root_run_id(context.run),
             )

@@ -1,11 +1,11 @@
 """The accounts whose days are partitions."""
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import UTC, datetime
 
 from sqlalchemy import Engine, RowMapping, text
 
-from gads_assets.domain.accounts import Account
+from gads_assets.domain.accounts import Account, AccountStatus
 from gads_assets.domain.keys import CustomerId
 from gads_assets.errors import StateStoreError
 from gads_assets.state.connection import transaction
@@ -13,17 +13,20 @@ from gads_assets.state.rows import rows_json, value_row
 
 # An account of the other origin is left alone, and then missing from what is returned.
 _REGISTER = text("""
-    INSERT INTO customer AS c (customer_id, name, time_zone, currency, login_customer_id, origin, added_at)
-    SELECT n.customer_id, n.name, n.time_zone, n.currency, n.login_customer_id, n.origin, :now
+    INSERT INTO customer AS c (customer_id, name, time_zone, currency, login_customer_id, origin, status, added_at,
+        login_path, closed_at, closed_reason)
+    SELECT n.customer_id, n.name, n.time_zone, n.currency, n.login_customer_id, n.origin, n.status, :now,
+        n.login_path, n.closed_at, n.closed_reason
     FROM jsonb_populate_recordset(NULL::customer, CAST(:rows AS jsonb)) AS n ORDER BY n.customer_id
     ON CONFLICT (customer_id) DO UPDATE
     SET name = excluded.name, time_zone = excluded.time_zone, currency = excluded.currency,
-        login_customer_id = excluded.login_customer_id
+        login_customer_id = excluded.login_customer_id, login_path = excluded.login_path,
+        status = excluded.status, closed_at = excluded.closed_at, closed_reason = excluded.closed_reason
     WHERE c.origin = excluded.origin
     RETURNING customer_id
 """)
 
-_CUSTOMERS = text("SELECT * FROM customer WHERE status = 'active' ORDER BY customer_id")
+_CUSTOMERS = text("SELECT * FROM customer WHERE status = 'active' OR :with_closed ORDER BY customer_id")
 
 
 class CustomerRegister:
@@ -34,7 +37,7 @@ class CustomerRegister:
         self._engine = engine
 
     def register_customers(self, accounts: Iterable[Account], *, now: datetime) -> None:
-        """All or none; known accounts take the new name, time zone, currency and manager."""
+        """All or none, each as it is given; known accounts keep the API that they came from."""
         wanted = {account.customer_id: account for account in accounts}
         with transaction(self._engine) as connection:
             rows = rows_json(map(value_row, wanted.values()))
@@ -46,9 +49,10 @@ class CustomerRegister:
                     "the other API, and emulated days must not stand among real ones; use another GADS_HOME"
                 )
 
-    def customers(self) -> list[Account]:
+    def customers(self, *, with_closed: bool = False) -> list[Account]:
+        """By customer id."""
         with transaction(self._engine) as connection:
-            return [_account(row) for row in connection.execute(_CUSTOMERS).mappings()]
+            return [_account(row) for row in connection.execute(_CUSTOMERS, {"with_closed": with_closed}).mappings()]
 
 
 def _account(row: RowMapping) -> Account:
@@ -59,4 +63,8 @@ def _account(row: RowMapping) -> Account:
         currency=row["currency"],
         login_customer_id=CustomerId(row["login_customer_id"]),
         origin=row["origin"],
+        login_path=tuple(CustomerId(manager) for manager in row["login_path"]),
+        status=AccountStatus(row["status"]),
+        closed_at=row["closed_at"] and row["closed_at"].astimezone(UTC),
+        closed_reason=row["closed_reason"],
     )

@@ -258,14 +258,19 @@ def test_a_day_that_could_not_be_asked_for_fails_its_run_also_where_an_earlier_o
     before = world.published()
     with transaction(world.here.engine_as(Role.OPERATOR)) as connection:
         connection.execute(
-            text("UPDATE customer SET status = 'inactive' WHERE customer_id = :berlin"), {"berlin": BERLIN}
+            text("""
+                UPDATE customer SET status = 'inactive', closed_at = '2024-06-30', closed_reason = 'suspended'
+                WHERE customer_id = :berlin
+            """),
+            {"berlin": BERLIN},
         )
 
     result = world.run(f"{NEW_YORK}|2024-06-01", label)
 
     assert not result.success
     failure = step_failure(result, "google_ads__campaign")
-    assert f"1 of 2 partitions were not published. {label}: customer {BERLIN} is not registered" in failure
+    reason = f"account {BERLIN} is closed since 2024-06-30 (suspended)"
+    assert f"1 of 2 partitions were not published. {label}: {reason}" in failure
     assert world.attempts(label) == 1
     assert world.published() == {**world.published(), **before}
     assert world.materialized(TABLE) == {f"{NEW_YORK}|2024-06-01", label}
