@@ -297,12 +297,13 @@ def test_extractions_touch_no_partition_state_and_stay_as_first_written(store: S
         started_at=NOW,
         finished_at=NOW,
         dagster_run_id="dagster-run",
+        retry_at=NOW + timedelta(hours=12),
     )
     store.record_extractions([failed])
     store.record_extractions([replace(failed, error_message="another"), replace(failed, run_id=RunId(str(ULID())))])
     with engine.begin() as connection:
-        messages = connection.execute(text("SELECT error_message FROM extraction_attempt")).scalars().all()
-    assert messages == ["wait", "wait"]
+        recorded = connection.execute(text("SELECT error_message, retry_at FROM extraction_attempt")).all()
+    assert [tuple(row) for row in recorded] == [("wait", NOW + timedelta(hours=12))] * 2
     assert store.states([key()]) == {}
 
 
