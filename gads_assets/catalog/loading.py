@@ -16,7 +16,14 @@ from gads_assets.catalog.gaql import GaqlQuery
 from gads_assets.catalog.gaql_query import DATE_FIELD, print_condition
 from gads_assets.catalog.limits import read_limits, require_comparable_spend
 from gads_assets.catalog.schema_store import QUERY_NAME, SCHEMA_VERSION, read_stored_schemas, schemas_beside
-from gads_assets.catalog.specification import Catalog, Limits, QuerySchema, QuerySpecification
+from gads_assets.catalog.specification import (
+    DEFAULT_MAX_ATTEMPTS,
+    Catalog,
+    Limits,
+    QuerySchema,
+    QuerySpecification,
+    Restatement,
+)
 from gads_assets.catalog.yaml_document import Entry, read_yaml
 from gads_assets.errors import CatalogError
 
@@ -25,6 +32,8 @@ PACKAGED_CATALOG: Final = Path(__file__).resolve().parent.parent / "config" / "g
 _CUSTOMER_FIELD: Final = "customer.id"
 _EARLIEST_START: Final = date(2000, 1, 1)
 _LONGEST_SETTLING_HOURS: Final = 168
+_LONGEST_RESTATEMENT_DAYS: Final = 365
+_MOST_ATTEMPTS: Final = 20
 _API_VERSION: Final = re.compile(r"v[1-9][0-9]{0,2}\Z")
 _IDENTIFIER_RULE: Final = "a name; use lower-case letters, digits and _, a letter first, at most 63"
 
@@ -41,6 +50,8 @@ class QueryDraft:
     start_date: date
     settling_delay: timedelta
     limits: Limits
+    restatement: Restatement | None
+    max_attempts: int
     gaql_entry: Entry
     version_entry: Entry
 
@@ -93,7 +104,7 @@ def _query_draft(name: str, entry: Entry) -> QueryDraft:
         raise entry.problem(f"{name[:80]!r} is not {_IDENTIFIER_RULE}")
     entries = entry.mapping(
         known=("description", "gaql", "schema_version", "natural_key", "start_date", "settling_delay_hours"),
-        optional=("limits",),
+        optional=("restatement", "max_attempts", "limits"),
     )
     gaql = _dated_query(entries["gaql"])
     start_date = entries["start_date"].day()
@@ -112,6 +123,12 @@ def _query_draft(name: str, entry: Entry) -> QueryDraft:
             hours=entries["settling_delay_hours"].whole_number(lowest=0, highest=_LONGEST_SETTLING_HOURS)
         ),
         limits=read_limits(entries["limits"], name, gaql) if "limits" in entries else Limits(),
+        restatement=_restatement(entries["restatement"]) if "restatement" in entries else None,
+        max_attempts=(
+            entries["max_attempts"].whole_number(lowest=1, highest=_MOST_ATTEMPTS)
+            if "max_attempts" in entries
+            else DEFAULT_MAX_ATTEMPTS
+        ),
         gaql_entry=entries["gaql"],
         version_entry=entries["schema_version"],
     )
@@ -147,6 +164,18 @@ def _natural_key(entry: Entry, query: GaqlQuery) -> tuple[str, ...]:
     return tuple(map(column_name, fields))
 
 
+def _restatement(entry: Entry) -> Restatement:
+    entries = entry.mapping(known=("window_days", "repull_days_ago"))
+    window_days = entries["window_days"].whole_number(lowest=1, highest=_LONGEST_RESTATEMENT_DAYS)
+    ages: list[int] = []
+    for item in entries["repull_days_ago"].items():
+        age = item.whole_number(lowest=1, highest=window_days)
+        if ages and age <= ages[-1]:
+            raise item.problem(f"{age} comes after {ages[-1]}; write each age once, the youngest first")
+        ages.append(age)
+    return Restatement(window_days=window_days, repull_days_ago=tuple(ages))
+
+
 def _specification(draft: QueryDraft, stored: Mapping[tuple[str, str], QuerySchema]) -> QuerySpecification:
     place = draft.version_entry
     schema = stored.get((draft.name, draft.schema_version))
@@ -168,6 +197,8 @@ def _specification(draft: QueryDraft, stored: Mapping[tuple[str, str], QuerySche
         start_date=draft.start_date,
         settling_delay=draft.settling_delay,
         limits=draft.limits,
+        restatement=draft.restatement,
+        max_attempts=draft.max_attempts,
     )
 
 

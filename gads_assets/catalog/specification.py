@@ -3,10 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
+from typing import Final
 
 from gads_assets.catalog.gaql import GaqlQuery
 from gads_assets.domain.expectations import SpendPolicy, VolumePolicy
 from gads_assets.errors import CatalogError
+
+DEFAULT_MAX_ATTEMPTS: Final = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +80,25 @@ class Limits:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Restatement:
+    """Google goes on changing a day's figures for `window_days`, so days are asked for again at these ages.
+
+    The newest open day has age 1. Ages rise, and none is beyond the window.
+    """
+
+    window_days: int
+    repull_days_ago: tuple[int, ...]
+
+    def days_to_repull(self, newest: date, *, start_date: date) -> tuple[date, ...]:
+        """Oldest first; `newest` is the account's newest open day. None is before `start_date`."""
+        days = (newest + timedelta(days=1 - age) for age in reversed(self.repull_days_ago))
+        return tuple(day for day in days if day >= start_date)
+
+
+@dataclass(frozen=True, kw_only=True)
 class QuerySpecification:
+    """`max_attempts`: how often a partition is tried before somebody has to look at it."""
+
     name: str
     description: str
     gaql: GaqlQuery
@@ -85,6 +106,8 @@ class QuerySpecification:
     start_date: date
     settling_delay: timedelta
     limits: Limits = Limits()
+    restatement: Restatement | None = None
+    max_attempts: int = DEFAULT_MAX_ATTEMPTS
 
     @property
     def resource(self) -> str:

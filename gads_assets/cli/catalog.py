@@ -47,6 +47,8 @@ def list_queries(as_json: JsonOption = False) -> None:
                 "columns": len(query.schema.columns),
                 "start_date": query.start_date.isoformat(),
                 "settling_delay_hours": query.settling_delay // timedelta(hours=1),
+                "restatement": asdict(query.restatement) if query.restatement else None,
+                "max_attempts": query.max_attempts,
             }
             for query in catalog.queries.values()
         ]

@@ -47,6 +47,8 @@ def test_list_as_json_has_stable_keys() -> None:
         "columns": 13,
         "start_date": "2024-01-01",
         "settling_delay_hours": 3,
+        "restatement": {"window_days": 90, "repull_days_ago": [1, 2, 3, 7, 14, 30, 60, 90]},
+        "max_attempts": 5,
     }
 
 
