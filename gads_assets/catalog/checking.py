@@ -1,6 +1,5 @@
 """The catalog against the API: do the fields exist, and are the stored types still theirs? Imports google-ads."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,8 +85,7 @@ def _derive(draft: CatalogDraft, query: QueryDraft) -> tuple[Column, ...]:
     try:
         return columns_of(query.gaql, draft.api_version)
     except UnknownFieldError as error:
-        named = re.search(rf"(?<![\w.]){re.escape(error.field)}(?![\w.])", query.gaql_entry.text())
-        raise query.gaql_entry.problem_at(named.start() if named else 0, str(error)) from None
+        raise query.gaql_entry.problem_with_name(error.field, str(error)) from None
 
 
 def _type_changes(schema: QuerySchema, derived: Mapping[str, str]) -> str:

@@ -30,11 +30,7 @@ def columns_of(query: GaqlQuery, api_version: str) -> tuple[Column, ...]:
     """
     require_distinct_columns(query.select)
     _require_resource(query.resource, api_version)
-    named_elsewhere = [
-        *(condition.field for condition in query.conditions),
-        *(ordering.field for ordering in query.order_by),
-    ]
-    for path in named_elsewhere:
+    for path in query.fields:
         resolve_field(path, api_version)
     return tuple(
         Column(name=column_name(path), field=path, type=_spark_type(path, resolve_field(path, api_version)[-1]))

@@ -17,7 +17,6 @@ from gads_assets.catalog.gaql_query import (
     Operator,
     Ordering,
     Parameter,
-    for_days,
     print_gaql,
     quoted,
 )
@@ -34,7 +33,6 @@ __all__ = [
     "Ordering",
     "Parameter",
     "describe_place",
-    "for_days",
     "parse_gaql",
     "print_gaql",
     "quoted",

@@ -1,15 +1,25 @@
 """A GAQL query as values, and those values as text again."""
 
 import re
-from dataclasses import dataclass, replace
-from datetime import date
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final, assert_never
 
-from gads_assets.errors import CatalogError
-
 DATE_FIELD: Final = "segments.date"
-_DATE_FIELDS: Final = frozenset({DATE_FIELD, "segments.week", "segments.month", "segments.quarter", "segments.year"})
+CHANGE_TIME_FIELDS: Final = {
+    "change_event": "change_event.change_date_time",
+    "change_status": "change_status.last_change_date_time",
+}
+_DATE_FIELDS: Final = frozenset(
+    {
+        DATE_FIELD,
+        "segments.week",
+        "segments.month",
+        "segments.quarter",
+        "segments.year",
+        *CHANGE_TIME_FIELDS.values(),
+    }
+)
 
 
 class Operand(Enum):
@@ -125,6 +135,12 @@ class GaqlQuery:
     parameters: tuple[Parameter, ...] = ()
 
     @property
+    def fields(self) -> tuple[str, ...]:
+        """Every field that it names, in whatever clause, in reading order."""
+        filtered = (condition.field for condition in self.conditions)
+        return (*self.select, *filtered, *(ordering.field for ordering in self.order_by))
+
+    @property
     def date_conditions(self) -> tuple[Condition, ...]:
         """Those that choose the days. That is a partition's business, so a catalog query has none."""
         return tuple(condition for condition in self.conditions if condition.field in _DATE_FIELDS)
@@ -132,21 +148,6 @@ class GaqlQuery:
 
 def quoted(value: str) -> Literal:
     return Literal(kind=LiteralKind.TEXT, source="'" + re.sub(r"([\\'])", r"\\\1", value) + "'")
-
-
-def for_days(query: GaqlQuery, first: date, last: date) -> GaqlQuery:
-    """The query restricted to the account's days `first` to `last`, both included."""
-    if query.date_conditions:
-        own = print_condition(query.date_conditions[0])
-        raise CatalogError(f"the query chooses its own days ({own}); remove that condition")
-    if first > last:
-        raise CatalogError(f"the days {first} to {last} run backwards; give the earlier one first")
-    days = Condition(
-        field=DATE_FIELD,
-        operator=Operator.BETWEEN,
-        values=(quoted(first.isoformat()), quoted(last.isoformat())),
-    )
-    return replace(query, conditions=(*query.conditions, days))
 
 
 def print_gaql(query: GaqlQuery) -> str:

@@ -67,6 +67,11 @@ def tokens_of(text: str) -> Iterator[Token]:
     yield Token(TokenKind.END, "", end)
 
 
+def place_of(text: str, name: str) -> int:
+    """Where a field or resource that was read from `text` stands in it first."""
+    return next(token.offset for token in tokens_of(text) if token.source == name)
+
+
 def _unreadable(text: str, offset: int) -> GaqlError:
     character = text[offset]
     if character in "'\"":

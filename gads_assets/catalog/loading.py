@@ -13,9 +13,10 @@ from typing import Final
 
 from gads_assets.catalog.fields import column_name, require_distinct_columns
 from gads_assets.catalog.gaql import GaqlQuery
-from gads_assets.catalog.gaql_query import DATE_FIELD, print_condition
+from gads_assets.catalog.gaql_query import print_condition
 from gads_assets.catalog.limits import read_limits, require_comparable_spend
 from gads_assets.catalog.schema_store import QUERY_NAME, SCHEMA_VERSION, read_stored_schemas, schemas_beside
+from gads_assets.catalog.shapes import Shape, day_field, days_back, require_change_limit, shape_of
 from gads_assets.catalog.specification import (
     DEFAULT_MAX_ATTEMPTS,
     Catalog,
@@ -30,6 +31,8 @@ from gads_assets.errors import CatalogError
 PACKAGED_CATALOG: Final = Path(__file__).resolve().parent.parent / "config" / "google_apis.yaml"
 
 _CUSTOMER_FIELD: Final = "customer.id"
+_KEYWORD_SEGMENT: Final = "segments.keyword."
+_KEYWORD_RESOURCES: Final = frozenset({"keyword_view"})
 _EARLIEST_START: Final = date(2000, 1, 1)
 _LONGEST_SETTLING_HOURS: Final = 168
 _LONGEST_RESTATEMENT_DAYS: Final = 365
@@ -106,7 +109,7 @@ def _query_draft(name: str, entry: Entry) -> QueryDraft:
         known=("description", "gaql", "schema_version", "natural_key", "start_date", "settling_delay_hours"),
         optional=("restatement", "max_attempts", "limits"),
     )
-    gaql = _dated_query(entries["gaql"])
+    gaql = _partitioned_query(entries["gaql"])
     start_date = entries["start_date"].day()
     if start_date < _EARLIEST_START:
         raise entries["start_date"].problem(f"{start_date} is before {_EARLIEST_START}; there is no data then")
@@ -123,7 +126,7 @@ def _query_draft(name: str, entry: Entry) -> QueryDraft:
             hours=entries["settling_delay_hours"].whole_number(lowest=0, highest=_LONGEST_SETTLING_HOURS)
         ),
         limits=read_limits(entries["limits"], name, gaql) if "limits" in entries else Limits(),
-        restatement=_restatement(entries["restatement"]) if "restatement" in entries else None,
+        restatement=_restatement(entries["restatement"], gaql) if "restatement" in entries else None,
         max_attempts=(
             entries["max_attempts"].whole_number(lowest=1, highest=_MOST_ATTEMPTS)
             if "max_attempts" in entries
@@ -134,22 +137,38 @@ def _query_draft(name: str, entry: Entry) -> QueryDraft:
     )
 
 
-def _dated_query(entry: Entry) -> GaqlQuery:
+def _partitioned_query(entry: Entry) -> GaqlQuery:
     """The query can be cut into customer-days: it says whose and which day each row is, and leaves the days to us."""
     query = entry.gaql()
-    for field in (_CUSTOMER_FIELD, DATE_FIELD):
+    shape = shape_of(query)
+    for field in filter(None, (_CUSTOMER_FIELD, day_field(query))):
         if field not in query.select:
             raise entry.problem(f"does not select {field}, by which rows are split into partitions; add it to SELECT")
     try:
         require_distinct_columns(query.select)
+        if shape is Shape.CHANGES:
+            require_change_limit(query)
     except CatalogError as error:
         raise entry.problem(str(error)) from None
     if query.date_conditions:
         condition = print_condition(query.date_conditions[0])
         raise entry.problem(f"has the condition {condition}, but partitions choose the days; remove the condition")
-    if query.limit is not None:
+    if query.limit is not None and shape is not Shape.CHANGES:
         raise entry.problem(f"has LIMIT {query.limit}, which would cut days short; remove it")
+    _require_rows_without_keyword(entry, query)
     return query
+
+
+def _require_rows_without_keyword(entry: Entry, query: GaqlQuery) -> None:
+    if query.resource in _KEYWORD_RESOURCES:
+        return
+    for field in query.fields:
+        if field.startswith(_KEYWORD_SEGMENT):
+            raise entry.problem_with_name(
+                field,
+                f"{field} makes Google leave out every row that no keyword brought, so sums fall short; remove it, "
+                "and ask for ad_group_criterion.keyword.text FROM keyword_view in a query of its own",
+            )
 
 
 def _natural_key(entry: Entry, query: GaqlQuery) -> tuple[str, ...]:
@@ -164,7 +183,10 @@ def _natural_key(entry: Entry, query: GaqlQuery) -> tuple[str, ...]:
     return tuple(map(column_name, fields))
 
 
-def _restatement(entry: Entry) -> Restatement:
+def _restatement(entry: Entry, query: GaqlQuery) -> Restatement:
+    oldest = days_back(query)
+    if oldest == 0:
+        raise entry.problem("asks for earlier days of a snapshot, which cannot be taken later; remove the key")
     entries = entry.mapping(known=("window_days", "repull_days_ago"))
     window_days = entries["window_days"].whole_number(lowest=1, highest=_LONGEST_RESTATEMENT_DAYS)
     ages: list[int] = []
@@ -172,6 +194,8 @@ def _restatement(entry: Entry) -> Restatement:
         age = item.whole_number(lowest=1, highest=window_days)
         if ages and age <= ages[-1]:
             raise item.problem(f"{age} comes after {ages[-1]}; write each age once, the youngest first")
+        if oldest is not None and age > oldest:
+            raise item.problem(f"{query.resource} answers for {oldest} days back only, not for {age}; remove it")
         ages.append(age)
     return Restatement(window_days=window_days, repull_days_ago=tuple(ages))
 

@@ -6,6 +6,7 @@ from datetime import date, timedelta
 from typing import Final
 
 from gads_assets.catalog.gaql import GaqlQuery
+from gads_assets.catalog.shapes import Shape, shape_of
 from gads_assets.domain.expectations import SpendPolicy, VolumePolicy
 from gads_assets.errors import CatalogError
 
@@ -112,6 +113,10 @@ class QuerySpecification:
     @property
     def resource(self) -> str:
         return self.gaql.resource
+
+    @property
+    def shape(self) -> Shape:
+        return shape_of(self.gaql)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,7 @@ from typing import Final
 import yaml
 
 from gads_assets.catalog.gaql import GaqlQuery, describe_place, parse_gaql
+from gads_assets.catalog.gaql_tokens import place_of
 from gads_assets.domain.keys import parse_logical_date
 from gads_assets.errors import CatalogFileError, GaqlError, PartitionKeyError
 
@@ -113,6 +114,10 @@ class Entry:
         else:
             line, excerpt = place[0] + 1, describe_place(self.content.split("\n")[place[0]], place[1])
         return CatalogFileError(message, file=self.file, line=line, key=self.key, excerpt=excerpt)
+
+    def problem_with_name(self, name: str, message: str) -> CatalogFileError:
+        """A complaint about a field or resource that this GAQL names."""
+        return self.problem_at(place_of(self.text(), name), message)
 
     def _place_in_file(self, text: str, offset: int) -> tuple[int, int] | None:
         """Line and column in the file, from 0; None where YAML folded or unescaped the text on its way here."""

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from datetime import date, datetime, timedelta
 
-from gads_assets.catalog.gaql_query import for_days, print_gaql
+from gads_assets.catalog.gaql_query import print_gaql
+from gads_assets.catalog.shapes import for_days
 from gads_assets.catalog.specification import QuerySpecification
 from gads_assets.domain.accounts import Account, require_open
 from gads_assets.domain.keys import PartitionKey, RunId
@@ -46,7 +47,7 @@ def extract_days(
             now=started_at,
         )
     _require_same_origin(source, account)
-    gaql = print_gaql(for_days(specification.gaql, days[0], days[-1]))
+    gaql = print_gaql(for_days(specification.gaql, specification.shape, days[0], days[-1]))
     rows = RowEncoder(specification.schema.columns, source.api_version)
     # Taken before the call: of two extractions the one that started later is the newer, whichever ends first.
     sequence = [run_seq() for _ in days]

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from gads_assets.catalog.gaql import for_days, parse_gaql, print_gaql
+from gads_assets.catalog.gaql import parse_gaql, print_gaql
 from gads_assets.catalog.loading import PACKAGED_CATALOG, load_catalog
+from gads_assets.catalog.shapes import for_days
 from gads_assets.errors import CatalogError, CatalogFileError
 
 CATALOG = """\
@@ -98,7 +99,7 @@ def test_the_packaged_catalog_has_the_four_queries_with_keys_and_metrics() -> No
 
 def test_every_packaged_query_can_be_asked_for_a_day() -> None:
     for query in load_catalog().queries.values():
-        asked = print_gaql(for_days(query.gaql, date(2024, 6, 1), date(2024, 6, 1)))
+        asked = print_gaql(for_days(query.gaql, query.shape, date(2024, 6, 1), date(2024, 6, 1)))
         assert "segments.date BETWEEN '2024-06-01' AND '2024-06-01'" in asked
         assert parse_gaql(asked).resource == query.resource
 
@@ -248,7 +249,7 @@ WRONG = {
         "does not select customer.id",
     ),
     "day not selected": (
-        replaced("        segments.date,\n", ""),
+        replaced("        segments.date,\n", "        metrics.clicks,\n"),
         6,
         "queries.campaign.gaql",
         "does not select segments.date",

@@ -1,7 +1,5 @@
 """GAQL of the kind that Google's documentation shows is read, printed and read again as the same query."""
 
-from datetime import date
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,12 +13,10 @@ from gads_assets.catalog.gaql import (
     Operator,
     Ordering,
     Parameter,
-    for_days,
     parse_gaql,
     print_gaql,
     quoted,
 )
-from gads_assets.errors import CatalogError
 
 VALID = [
     "SELECT campaign.id FROM campaign",
@@ -132,30 +128,6 @@ def test_any_printable_text_can_be_quoted_and_is_read_back(value: str) -> None:
     condition = Condition(field="a.b", operator=Operator.EQUALS, values=(quoted(value),))
     printed = print_gaql(GaqlQuery(select=("a.b",), resource="c", conditions=(condition,)))
     assert parse_gaql(printed).conditions[0].values[0].value == value
-
-
-def test_the_days_are_added_after_the_query_s_own_conditions() -> None:
-    query = parse_gaql("SELECT segments.date FROM campaign WHERE campaign.id = 5 ORDER BY campaign.id")
-    assert print_gaql(for_days(query, date(2024, 2, 1), date(2024, 2, 29))) == (
-        "SELECT segments.date FROM campaign WHERE campaign.id = 5 "
-        "AND segments.date BETWEEN '2024-02-01' AND '2024-02-29' ORDER BY campaign.id"
-    )
-
-
-@pytest.mark.parametrize(
-    "condition",
-    ["segments.date = '2024-01-01'", "segments.date DURING TODAY", "segments.month = '2024-01-01'"],
-)
-def test_a_query_that_chooses_its_own_days_is_not_given_others(condition: str) -> None:
-    query = parse_gaql(f"SELECT segments.date FROM campaign WHERE {condition}")
-    with pytest.raises(CatalogError, match="chooses its own days"):
-        for_days(query, date(2024, 1, 1), date(2024, 1, 1))
-
-
-def test_days_that_run_backwards_are_refused() -> None:
-    query = parse_gaql("SELECT segments.date FROM campaign")
-    with pytest.raises(CatalogError, match="2024-01-02 to 2024-01-01 run backwards"):
-        for_days(query, date(2024, 1, 2), date(2024, 1, 1))
 
 
 _fields = st.from_regex(r"[a-z][a-z0-9_]{0,8}(\.[a-z0-9_]{1,8}){1,3}", fullmatch=True)
