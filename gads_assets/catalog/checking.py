@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gads_assets.catalog.fields import columns_of, row_descriptor
-from gads_assets.catalog.loading import CatalogDraft, QueryDraft, read_draft, resolve_draft
+from gads_assets.catalog.loading import CatalogDraft, QueryDraft, read_draft, resolve_draft, terms_of
 from gads_assets.catalog.schema_store import read_stored_schemas, schemas_beside, store_schema
 from gads_assets.catalog.specification import Column, QuerySchema
 from gads_assets.errors import CatalogError, CatalogFileError, UnknownFieldError
@@ -44,6 +44,7 @@ def store_missing_versions(path: Path | None = None) -> tuple[Path, ...]:
             version=query.schema_version,
             columns=_derive(draft, query),
             natural_key=query.natural_key,
+            terms=terms_of(query),
         )
         for query in draft.queries
         if (query.name, query.schema_version) not in stored

@@ -43,7 +43,7 @@ class Token:
     @property
     def shown(self) -> str:
         """How an error names it: one line, short, whatever the query holds."""
-        return "the end of the query" if self.kind is TokenKind.END else _show(self.source)
+        return "the end of the query" if self.kind is TokenKind.END else shortened(self.source)
 
 
 def tokens_of(text: str) -> Iterator[Token]:
@@ -75,7 +75,7 @@ def place_of(text: str, name: str) -> int:
 def _unreadable(text: str, offset: int) -> GaqlError:
     character = text[offset]
     if character in "'\"":
-        message = f"the text {_show(text[offset:])} is not closed, expected another {character} after it"
+        message = f"the text {shortened(text[offset:])} is not closed, expected another {character} after it"
     elif character == "*":
         message = "expected a field, found '*': GAQL has no *, name each field"
     else:
@@ -99,5 +99,6 @@ def _require_bounds(token: Token) -> None:
         )
 
 
-def _show(source: str) -> str:
-    return repr(source if len(source) <= _SHOWN_CHARACTERS else source[:_SHOWN_CHARACTERS] + "…")
+def shortened(source: str, characters: int = _SHOWN_CHARACTERS) -> str:
+    """In quotes, on one line, and cut where it is long."""
+    return repr(source if len(source) <= characters else source[:characters] + "…")

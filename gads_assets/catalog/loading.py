@@ -14,6 +14,7 @@ from typing import Final
 from gads_assets.catalog.fields import column_name, require_distinct_columns
 from gads_assets.catalog.gaql import GaqlQuery
 from gads_assets.catalog.gaql_query import print_condition
+from gads_assets.catalog.gaql_tokens import shortened
 from gads_assets.catalog.limits import read_limits, require_comparable_spend
 from gads_assets.catalog.schema_store import QUERY_NAME, SCHEMA_VERSION, read_stored_schemas, schemas_beside
 from gads_assets.catalog.shapes import Shape, day_field, days_back, require_change_limit, shape_of
@@ -24,6 +25,7 @@ from gads_assets.catalog.specification import (
     QuerySchema,
     QuerySpecification,
     Restatement,
+    Terms,
 )
 from gads_assets.catalog.yaml_document import Entry, read_yaml
 from gads_assets.errors import CatalogError
@@ -37,6 +39,7 @@ _EARLIEST_START: Final = date(2000, 1, 1)
 _LONGEST_SETTLING_HOURS: Final = 168
 _LONGEST_RESTATEMENT_DAYS: Final = 365
 _MOST_ATTEMPTS: Final = 20
+_SHOWN_CONDITION: Final = 200
 _API_VERSION: Final = re.compile(r"v[1-9][0-9]{0,2}\Z")
 _IDENTIFIER_RULE: Final = "a name; use lower-case letters, digits and _, a letter first, at most 63"
 
@@ -231,11 +234,41 @@ def schema_difference(draft: QueryDraft, schema: QuerySchema) -> str:
 
     Order is no difference: the stored version keeps its own, and rows are read by name.
     """
+    ours = {column_name(field): field for field in draft.gaql.select}
+    stored = {column.name: column.field for column in schema.columns}
+    shared = ours.keys() & stored.keys()
     parts = [
-        _set_difference("columns", {column_name(field) for field in draft.gaql.select}, set(schema.column_names)),
+        _set_difference("columns", set(ours), set(stored)),
+        _set_difference("fields", {ours[name] for name in shared}, {stored[name] for name in shared}),
         _set_difference("natural key", set(draft.natural_key), set(schema.natural_key)),
     ]
+    if schema.terms:
+        parts += _terms_difference(terms_of(draft), schema.terms)
     return "; ".join(filter(None, parts))
+
+
+def terms_of(draft: QueryDraft) -> Terms:
+    return Terms(
+        resource=draft.gaql.resource,
+        conditions=tuple(map(print_condition, draft.gaql.conditions)),
+        never_above=draft.limits.never_above,
+    )
+
+
+def _terms_difference(ours: Terms, stored: Terms) -> list[str]:
+    return [
+        _set_difference("FROM", {ours.resource}, {stored.resource}),
+        _set_difference(
+            "WHERE",
+            {shortened(condition, _SHOWN_CONDITION) for condition in ours.conditions},
+            {shortened(condition, _SHOWN_CONDITION) for condition in stored.conditions},
+        ),
+        _set_difference(
+            "never_above",
+            {f"{name}:{limit}" for name, limit in ours.never_above},
+            {f"{name}:{limit}" for name, limit in stored.never_above},
+        ),
+    ]
 
 
 def _set_difference(what: str, ours: set[str], stored: set[str]) -> str:

@@ -7,14 +7,14 @@ are only ever added.
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
 from gads_assets.catalog.fields import column_name
-from gads_assets.catalog.specification import Column, QuerySchema
+from gads_assets.catalog.specification import Column, QuerySchema, Terms
 from gads_assets.errors import CatalogFileError
 
 QUERY_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,62}\Z")
@@ -22,6 +22,7 @@ SCHEMA_VERSION: Final = re.compile(r"[1-9][0-9]{0,3}\Z")
 
 _SCALAR_TYPE: Final = r"(?:bigint|int|double|boolean|string|date|binary)"
 _TYPE: Final = re.compile(rf"(?:{_SCALAR_TYPE}|array<{_SCALAR_TYPE}>)\Z")
+_RESOURCE: Final = re.compile(r"[a-z][A-Za-z0-9_]*\Z")
 _FIELD: Final = re.compile(r"[a-z][A-Za-z0-9_]*(\.[A-Za-z0-9_]+)+\Z")
 _RESTORE: Final = "stored versions never change: restore the file from version control"
 
@@ -46,12 +47,18 @@ def read_stored_schemas(directory: Path) -> Mapping[tuple[str, str], QuerySchema
 def store_schema(directory: Path, schema: QuerySchema) -> Path:
     """Creates the version's file, complete or not at all; refuses to replace one."""
     target = directory / schema.query_name / f"{schema.version}.json"
-    document = {
+    document: dict[str, object] = {
         "query": schema.query_name,
         "version": schema.version,
         "natural_key": schema.natural_key,
         "columns": [asdict(column) for column in schema.columns],
     }
+    if schema.terms:
+        document |= {
+            "resource": schema.terms.resource,
+            "conditions": schema.terms.conditions,
+            "rules": {"never_above": dict(schema.terms.never_above)},
+        }
     part = target.with_name(f".{target.name}.{uuid4().hex}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -89,19 +96,34 @@ def _read_schema(path: Path) -> QuerySchema:
 
 
 def _schema_from(document: object) -> QuerySchema:
-    members = _members(document, {"query", "version", "natural_key", "columns"})
+    members = _members(
+        document, {"query", "version", "natural_key", "columns"}, together={"resource", "conditions", "rules"}
+    )
     columns = tuple(map(_column_from, _items(members, "columns")))
     names = [column.name for column in columns]
     natural_key = tuple(map(str, _items(members, "natural_key")))
+    terms = _terms_from(members) if "rules" in members else None
     if len(set(names)) != len(names):
         raise ValueError("columns repeat a name")
     if not set(natural_key) <= set(names):
         raise ValueError("natural_key is not among the columns")
+    if terms and not {name for pair in terms.never_above for name in pair} <= set(names):
+        raise ValueError("never_above is not among the columns")
     return QuerySchema(
         query_name=_matching(members, "query", QUERY_NAME),
         version=_matching(members, "version", SCHEMA_VERSION),
         columns=columns,
         natural_key=natural_key,
+        terms=terms,
+    )
+
+
+def _terms_from(members: dict[str, object]) -> Terms:
+    rules = _members(members["rules"], {"never_above"})
+    return Terms(
+        resource=_matching(members, "resource", _RESOURCE),
+        conditions=_texts(members["conditions"]),
+        never_above=_pairs(rules["never_above"]),
     )
 
 
@@ -113,9 +135,10 @@ def _column_from(item: object) -> Column:
     return Column(name=column_name(field), field=field, type=_matching(members, "type", _TYPE))
 
 
-def _members(value: object, names: set[str]) -> dict[str, object]:
-    if not isinstance(value, dict) or value.keys() != names:
-        raise ValueError(f"expected an object with {', '.join(sorted(names))}")
+def _members(value: object, names: set[str], *, together: Set[str] = frozenset()) -> dict[str, object]:
+    """`together`: these too, or none of them."""
+    if not isinstance(value, dict) or value.keys() not in (names, names | together):
+        raise ValueError(f"expected an object with {', '.join(sorted(names | together))}")
     return value
 
 
@@ -124,6 +147,18 @@ def _items(members: dict[str, object], name: str) -> list[object]:
     if not isinstance(items, list) or not items:
         raise ValueError(f"{name} is not a list with items")
     return items
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise ValueError("expected a list of texts")
+    return tuple(value)
+
+
+def _pairs(value: object) -> tuple[tuple[str, str], ...]:
+    if not isinstance(value, dict) or not all(isinstance(limit, str) for limit in value.values()):
+        raise ValueError("expected an object of texts")
+    return tuple(value.items())
 
 
 def _matching(members: dict[str, object], name: str, pattern: re.Pattern[str]) -> str:

@@ -165,7 +165,7 @@ def _measure(
                 if isinstance(checked := found[run.key], _Intact)
             }
 
-        batch = Batch(schema=schema, limits=catalog.limits(schema.query_name), runs=runs, intact=intact)
+        batch = Batch(schema=schema, limits=catalog.limits(schema.query_name, schema.version), runs=runs, intact=intact)
         answers = measure_runs(session(), sink, batch)
         measured.update({runs[run_id].key: answer for run_id, answer in answers.items()})
     return measured
@@ -186,6 +186,7 @@ def _neighbours(
 
 def _verdict(catalog: Catalog, found: _Sealed, measured: RunMeasurement, neighbours: Neighbours) -> Verdict:
     key = found.manifest.key
-    volume = volume_finding(measured.content.rows, neighbours, catalog.limits(key.query_name).volume)
+    limits = catalog.limits(key.query_name, found.schema.version)
+    volume = volume_finding(measured.content.rows, neighbours, limits.volume)
     spend = spend_finding(key.query_name, measured.spend, neighbours, catalog.spend_policies)
     return judge(found.manifest, measured, day_ended_at=found.day_ended_at, warnings=(volume, spend))

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -85,13 +86,13 @@ def _column(field: str) -> str:
 
 
 def _limits(folder: Path, text: str) -> Limits:
-    return load_catalog(_write_catalog(folder, text)).limits("search_term_view")
+    return load_catalog(_write_catalog(folder, text)).limits("search_term_view", "1")
 
 
 def test_limits_are_read_by_column_and_by_share(tmp_path: Path) -> None:
     catalog = load_catalog(_write_catalog(tmp_path, CATALOG))
     spend = SpendPolicy(against="campaign", lowest=0.9, highest=1.02)
-    assert catalog.limits("search_term_view") == Limits(
+    assert catalog.limits("search_term_view", "1") == Limits(
         never_above=(("metrics_clicks", "metrics_impressions"),),
         volume=VolumePolicy(days=14, lowest=0.5, highest=2.0),
         spend=spend,
@@ -126,8 +127,9 @@ def test_every_part_of_the_limits_may_be_left_out(tmp_path: Path, limits: str, e
 
 def test_a_query_without_limits_or_without_a_place_in_the_catalog_has_none(tmp_path: Path) -> None:
     catalog = load_catalog(_write_catalog(tmp_path, CATALOG))
-    assert catalog.limits("campaign") == Limits()
-    assert catalog.limits("left_the_catalog") == Limits()
+    assert catalog.limits("campaign", "1") == Limits()
+    gone = replace(catalog, queries={})
+    assert gone.limits("search_term_view", "1") == Limits()
 
 
 def test_spend_may_be_compared_with_a_query_further_down_in_the_file(tmp_path: Path) -> None:
