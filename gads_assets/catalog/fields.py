@@ -8,18 +8,22 @@ import importlib
 import pkgutil
 import re
 from collections import Counter
+from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from gads_assets.catalog.gaql import GaqlQuery
+from gads_assets.catalog.gaql_tokens import shortened
 from gads_assets.catalog.specification import Column
 from gads_assets.errors import CatalogError, UnknownFieldError
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-# The API calls these strings; all four are the first day of what they name, written YYYY-MM-DD.
-_DATES: Final = frozenset({"segments.date", "segments.week", "segments.month", "segments.quarter"})
+# The API calls dates strings. Those of these three are the first day of what they name.
+_DATES: Final = frozenset({"segments.week", "segments.month", "segments.quarter"})
+_LONGEST_PATH: Final = 200
+_STRING: Final = 9
 _API_VERSION: Final = re.compile(r"v[0-9]+\Z")
 
 
@@ -46,7 +50,7 @@ def require_distinct_columns(paths: tuple[str, ...]) -> None:
     """`a.b_c` and `a_b.c` are two fields and one column name, so names are compared, not paths."""
     for name, times in Counter(map(column_name, paths)).items():
         if times > 1:
-            raise CatalogError(f"column {name!r} is selected {times} times; select each field once")
+            raise CatalogError(f"column {shortened(name)} is selected {times} times; select each field once")
 
 
 def resolve_field(path: str, api_version: str) -> tuple["FieldDescriptor", ...]:
@@ -55,13 +59,17 @@ def resolve_field(path: str, api_version: str) -> tuple["FieldDescriptor", ...]:
     These names differ from the path's where a word is taken in Python: `ad_group.type` is `ad_group.type_`.
     """
     if "." not in path:
-        raise UnknownFieldError(f"{path!r} is not a field; name its resource too, as in campaign.id", field=path)
+        raise UnknownFieldError(
+            f"{shortened(path)} is not a field; name its resource too, as in campaign.id", field=path
+        )
     message: Descriptor | None = row_descriptor(api_version)
     chain: list[FieldDescriptor] = []
     for word in path.split("."):
         if message is None or (chain and chain[-1].is_repeated):
             whole = ".".join(_gaql_name(field) for field in chain)
-            raise UnknownFieldError(f"field {path!r} does not exist: {whole} has no parts; name that", field=path)
+            raise UnknownFieldError(
+                f"field {shortened(path)} does not exist: {whole} has no parts; name that", field=path
+            )
         field = _fields_by_gaql_name(message).get(word)
         if field is None:
             raise _unknown(path, chain, message, api_version)
@@ -92,12 +100,15 @@ def installed_api_versions() -> tuple[str, ...]:
 
 
 def _spark_type(path: str, field: "FieldDescriptor") -> str:
-    if path in _DATES:
-        return "date"
-    element = _SCALARS.get(field.type)
+    element = "date" if path in _DATES or _is_date(field) else _SCALARS.get(field.type)
     if element is None:
         raise CatalogError(f"field {path!r} has protobuf type {field.type}, for which there is no column type")
     return f"array<{element}>" if field.is_repeated else element
+
+
+def _is_date(field: "FieldDescriptor") -> bool:
+    """Written YYYY-MM-DD. A `date_time` stays a string: it has no time zone, and not always the same form."""
+    return field.type == _STRING and (field.name == "date" or field.name.endswith("_date"))
 
 
 # By the numbers that google.protobuf.descriptor.FieldDescriptor gives its TYPE_ constants, which are part of the
@@ -108,7 +119,7 @@ _SCALARS: Final = {
     3: "bigint",
     5: "int",
     8: "boolean",
-    9: "string",
+    _STRING: "string",
     11: "string",  # message
     12: "binary",
     14: "string",  # enum
@@ -126,8 +137,8 @@ def _gaql_name(field: "FieldDescriptor") -> str:
 def _require_resource(resource: str, api_version: str) -> None:
     resources = _fields_by_gaql_name(row_descriptor(api_version)).keys() - {"metrics", "segments"}
     if resource not in resources:
-        hint = _did_you_mean(difflib.get_close_matches(resource, sorted(resources)))
-        raise UnknownFieldError(f"resource {resource!r} is not in API {api_version}{hint}", field=resource)
+        hint = _did_you_mean(_close(resource, resources))
+        raise UnknownFieldError(f"resource {shortened(resource)} is not in API {api_version}{hint}", field=resource)
 
 
 def _unknown(path: str, chain: list["FieldDescriptor"], message: "Descriptor", api_version: str) -> CatalogError:
@@ -135,14 +146,21 @@ def _unknown(path: str, chain: list["FieldDescriptor"], message: "Descriptor", a
     parent, rest = [_gaql_name(field) for field in chain], words[len(chain) + 1 :]
     near = [
         ".".join([*parent, name, *rest])
-        for name in difflib.get_close_matches(words[len(chain)], sorted(_fields_by_gaql_name(message)))
+        for name in _close(words[len(chain)], _fields_by_gaql_name(message))
+        if len(path) <= _LONGEST_PATH
     ]
     # `campaign.clicks` is a more likely slip than any misspelling: the field exists, elsewhere.
     row = _fields_by_gaql_name(row_descriptor(api_version))
     for group in ("metrics", "segments"):
         if (group_message := row[group].message_type) and words[-1] in _fields_by_gaql_name(group_message):
             near.insert(0, f"{group}.{words[-1]}")
-    return UnknownFieldError(f"field {path!r} is not in API {api_version}{_did_you_mean(near[:3])}", field=path)
+    return UnknownFieldError(
+        f"field {shortened(path)} is not in API {api_version}{_did_you_mean(near[:3])}", field=path
+    )
+
+
+def _close(name: str, names: Iterable[str]) -> list[str]:
+    return difflib.get_close_matches(name[:_LONGEST_PATH], sorted(names))
 
 
 def _did_you_mean(near: list[str]) -> str:

@@ -5,6 +5,7 @@ selected together) is not decided here.
 """
 
 import re
+import unicodedata
 from collections.abc import Callable, Iterable
 from typing import Final, TypeVar, assert_never
 
@@ -59,6 +60,9 @@ _DATE_RANGES: Final = (
 _OPERATORS: Final = {tuple(operator.value.split()): operator for operator in Operator}
 _CLAUSE_WORDS: Final = frozenset(["SELECT", "FROM", "WHERE", "AND", "OR", "ORDER", "BY", "LIMIT", "PARAMETERS", "NULL"])
 _RESERVED_WORDS: Final = _CLAUSE_WORDS.union({"ASC", "DESC"}, *_OPERATORS)
+_WHERE_FROM_IS_MISSING: Final = frozenset(["WHERE", "ORDER", "LIMIT", "PARAMETERS", ""])
+_YEAR: Final = re.compile(r"(?<![0-9])[0-9]{4}\Z")
+_MONTH_AND_DAY: Final = re.compile(r"-[0-9]{2}-[0-9]{2}(?![0-9])")
 _FIELD: Final = re.compile(r"[a-z][A-Za-z0-9_]*(\.[A-Za-z0-9_]+)*\Z")
 _BARE_WORD: Final = re.compile(r"[A-Za-z0-9_]+\Z")
 _RESOURCE: Final = re.compile(r"[a-z][A-Za-z0-9_]*\Z")
@@ -90,19 +94,29 @@ def describe_place(text: str, offset: int) -> str:
         left = max(0, min(column - _PLACE_WIDTH // 2, len(line) - _PLACE_WIDTH))
         line, column = line[left : left + _PLACE_WIDTH], column - left
     shown = "".join(character if character.isprintable() else " " for character in line)
-    return f"{shown}\n{' ' * column}^"
+    return f"{shown}\n{' ' * sum(map(_width, shown[:column]))}^"
+
+
+def _width(character: str) -> int:
+    """How many columns of a terminal it takes."""
+    if unicodedata.category(character) in ("Mn", "Me"):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in ("W", "F") else 1
 
 
 class _Parser:
     """One token of lookahead. Clauses repeat but never nest, so no input can exhaust the stack."""
 
     def __init__(self, text: str) -> None:
+        self._text = text
         self._tokens = tokens_of(text)
         self._token = next(self._tokens)
 
     def query(self) -> GaqlQuery:
         self._expect("SELECT")
         select = self._separated(self._field)
+        if self._token.source.upper() in _WHERE_FROM_IS_MISSING:
+            raise self._unexpected("',' or FROM", "; only GoogleAdsFieldService answers without FROM: name a resource")
         self._expect("FROM", "',' or FROM")
         resource = self._name(_RESOURCE, "a resource such as campaign")
         follow = ["WHERE", "ORDER BY", "LIMIT", "PARAMETERS", "the end of the query"]
@@ -256,9 +270,17 @@ class _Parser:
     def _advance(self) -> None:
         self._token = next(self._tokens)
 
-    def _unexpected(self, expected: str) -> GaqlError:
-        hint = "; GAQL has no OR: use IN, or two queries" if self._token.source.upper() == "OR" else ""
-        return GaqlError(f"expected {expected}, found {self._token.shown}{hint}", offset=self._token.offset)
+    def _unexpected(self, expected: str, hint: str = "") -> GaqlError:
+        found = self._token
+        if found.source.upper() == "OR":
+            hint = "; GAQL has no OR: use IN, or two queries"
+        elif found.source.endswith(".") and self._text.startswith("*", found.offset + len(found.source)):
+            hint = "; GAQL has no *: name each field"
+        elif _YEAR.search(self._text, max(0, found.offset - 5), found.offset) and _MONTH_AND_DAY.match(
+            self._text, found.offset
+        ):
+            hint = f"; write the date in quotes: '{self._text[found.offset - 4 : found.offset + 6]}'"
+        return GaqlError(f"expected {expected}, found {found.shown}{hint}", offset=found.offset)
 
 
 def _either(options: Iterable[str]) -> str:

@@ -20,6 +20,7 @@ _TOKEN = re.compile(
       | (?P<SYMBOL>!=|<=|>=|[=<>(),])""",
     re.VERBOSE | re.DOTALL,
 )
+_COMMENT = re.compile(r"--|/\*|//|#")
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
@@ -43,7 +44,7 @@ class Token:
     @property
     def shown(self) -> str:
         """How an error names it: one line, short, whatever the query holds."""
-        return "the end of the query" if self.kind is TokenKind.END else shortened(self.source)
+        return "the end of the query" if self.kind is TokenKind.END else shortened(self.source, _SHOWN_CHARACTERS)
 
 
 def tokens_of(text: str) -> Iterator[Token]:
@@ -75,9 +76,14 @@ def place_of(text: str, name: str) -> int:
 def _unreadable(text: str, offset: int) -> GaqlError:
     character = text[offset]
     if character in "'\"":
-        message = f"the text {shortened(text[offset:])} is not closed, expected another {character} after it"
+        unclosed = shortened(text[offset:], _SHOWN_CHARACTERS)
+        message = f"the text {unclosed} is not closed, expected another {character} after it"
     elif character == "*":
         message = "expected a field, found '*': GAQL has no *, name each field"
+    elif character == ";":
+        message = "expected the query to end without ';', which GAQL does not have; remove it"
+    elif comment := _COMMENT.match(text, offset):
+        message = f"expected a clause, found {comment.group()!r}: GAQL has no comments, remove it"
     else:
         message = (
             f"expected a word, a number or quoted text, found {character!r} (U+{ord(character):04X}), "
@@ -99,6 +105,6 @@ def _require_bounds(token: Token) -> None:
         )
 
 
-def shortened(source: str, characters: int = _SHOWN_CHARACTERS) -> str:
+def shortened(source: str, characters: int = 200) -> str:
     """In quotes, on one line, and cut where it is long."""
     return repr(source if len(source) <= characters else source[:characters] + "…")

@@ -5,6 +5,7 @@ from typing import Final
 
 from gads_assets.catalog.fields import column_name
 from gads_assets.catalog.gaql import GaqlQuery
+from gads_assets.catalog.gaql_tokens import shortened
 from gads_assets.catalog.specification import Limits
 from gads_assets.catalog.yaml_document import Entry
 from gads_assets.domain.expectations import SpendPolicy, VolumePolicy
@@ -31,7 +32,9 @@ def require_comparable_spend(queries: Mapping[str, tuple[Entry, GaqlQuery, Limit
             continue
         place = entry.mapping()["limits"].mapping()["spend"]
         if limits.spend.against not in queries:
-            raise place.problem(f"against names {limits.spend.against!r}, which is not a query; name one of this file")
+            raise place.problem(
+                f"against names {shortened(limits.spend.against)}, which is not a query; name one of this file"
+            )
         for name, select in (
             ("this query", gaql.select),
             (limits.spend.against, queries[limits.spend.against][1].select),
@@ -47,7 +50,7 @@ def _never_above(entry: Entry, gaql: GaqlQuery) -> tuple[tuple[str, str], ...]:
     for field, limit in entry.mapping().items():
         for name in (field, limit.text()):
             if name not in gaql.select or not name.startswith("metrics."):
-                raise limit.problem(f"{name!r} is not a metric that the query selects; name two that it does")
+                raise limit.problem(f"{shortened(name)} is not a metric that the query selects; name two that it does")
         pairs.append((column_name(field), column_name(limit.text())))
     return tuple(pairs)
 

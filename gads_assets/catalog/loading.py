@@ -5,7 +5,7 @@ google-ads. `checking` compares those with the API.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
@@ -39,7 +39,7 @@ _EARLIEST_START: Final = date(2000, 1, 1)
 _LONGEST_SETTLING_HOURS: Final = 168
 _LONGEST_RESTATEMENT_DAYS: Final = 365
 _MOST_ATTEMPTS: Final = 20
-_SHOWN_CONDITION: Final = 200
+_LONGEST_DIFFERENCE: Final = 2_000
 _API_VERSION: Final = re.compile(r"v[1-9][0-9]{0,2}\Z")
 _IDENTIFIER_RULE: Final = "a name; use lower-case letters, digits and _, a letter first, at most 63"
 
@@ -154,7 +154,7 @@ def _partitioned_query(entry: Entry) -> GaqlQuery:
     except CatalogError as error:
         raise entry.problem(str(error)) from None
     if query.date_conditions:
-        condition = print_condition(query.date_conditions[0])
+        condition = shortened(print_condition(query.date_conditions[0]))
         raise entry.problem(f"has the condition {condition}, but partitions choose the days; remove the condition")
     if query.limit is not None and shape is not Shape.CHANGES:
         raise entry.problem(f"has LIMIT {query.limit}, which would cut days short; remove it")
@@ -169,8 +169,8 @@ def _require_rows_without_keyword(entry: Entry, query: GaqlQuery) -> None:
         if field.startswith(_KEYWORD_SEGMENT):
             raise entry.problem_with_name(
                 field,
-                f"{field} makes Google leave out every row that no keyword brought, so sums fall short; remove it, "
-                "and ask for ad_group_criterion.keyword.text FROM keyword_view in a query of its own",
+                f"{shortened(field)} makes Google leave out every row that no keyword brought, so sums fall short; "
+                "remove it, and ask for ad_group_criterion.keyword.text FROM keyword_view in a query of its own",
             )
 
 
@@ -179,9 +179,10 @@ def _natural_key(entry: Entry, query: GaqlQuery) -> tuple[str, ...]:
     for item in entry.items():
         field = item.text()
         if field not in query.select:
-            raise item.problem(f"{field!r} is not selected by the query; add it to SELECT or leave it out of the key")
+            name = shortened(field)
+            raise item.problem(f"{name} is not selected by the query; add it to SELECT or leave it out of the key")
         if field in fields:
-            raise item.problem(f"{field!r} is in the key twice; keep one")
+            raise item.problem(f"{shortened(field)} is in the key twice; keep one")
         fields.append(field)
     return tuple(map(column_name, fields))
 
@@ -258,11 +259,7 @@ def terms_of(draft: QueryDraft) -> Terms:
 def _terms_difference(ours: Terms, stored: Terms) -> list[str]:
     return [
         _set_difference("FROM", {ours.resource}, {stored.resource}),
-        _set_difference(
-            "WHERE",
-            {shortened(condition, _SHOWN_CONDITION) for condition in ours.conditions},
-            {shortened(condition, _SHOWN_CONDITION) for condition in stored.conditions},
-        ),
+        _set_difference("WHERE", set(ours.conditions), set(stored.conditions), show=shortened),
         _set_difference(
             "never_above",
             {f"{name}:{limit}" for name, limit in ours.never_above},
@@ -271,6 +268,11 @@ def _terms_difference(ours: Terms, stored: Terms) -> list[str]:
     ]
 
 
-def _set_difference(what: str, ours: set[str], stored: set[str]) -> str:
-    changes = [f"+{name}" for name in sorted(ours - stored)] + [f"-{name}" for name in sorted(stored - ours)]
-    return f"{what} {' '.join(changes)}" if changes else ""
+def _set_difference(what: str, ours: set[str], stored: set[str], *, show: Callable[[str], str] = str) -> str:
+    changes = [f"+{show(item)}" for item in sorted(ours - stored)] + [
+        f"-{show(item)}" for item in sorted(stored - ours)
+    ]
+    text = " ".join([what, *changes])
+    if not changes:
+        return ""
+    return text if len(text) <= _LONGEST_DIFFERENCE else f"{text[:_LONGEST_DIFFERENCE]}…"

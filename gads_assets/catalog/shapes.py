@@ -14,6 +14,7 @@ from gads_assets.catalog.gaql_query import (
     print_condition,
     quoted,
 )
+from gads_assets.catalog.gaql_tokens import shortened
 from gads_assets.errors import CatalogError
 
 MOST_CHANGES: Final = 10_000
@@ -76,7 +77,7 @@ def for_days(query: GaqlQuery, shape: Shape, first: date, last: date) -> GaqlQue
     sees to it that the day is today's.
     """
     if query.date_conditions:
-        own = print_condition(query.date_conditions[0])
+        own = shortened(print_condition(query.date_conditions[0]))
         raise CatalogError(f"the query chooses its own days ({own}); remove that condition")
     if first > last:
         raise CatalogError(f"the days {first} to {last} run backwards; give the earlier one first")

@@ -14,7 +14,7 @@ from typing import Final
 import yaml
 
 from gads_assets.catalog.gaql import GaqlQuery, describe_place, parse_gaql
-from gads_assets.catalog.gaql_tokens import place_of
+from gads_assets.catalog.gaql_tokens import place_of, shortened
 from gads_assets.domain.keys import parse_logical_date
 from gads_assets.errors import CatalogFileError, GaqlError, PartitionKeyError
 
@@ -73,7 +73,7 @@ class Entry:
     def matching(self, pattern: re.Pattern[str], rule: str) -> str:
         value = self.text()
         if not pattern.match(value):
-            raise self.problem(f"{value!r} is not {rule}")
+            raise self.problem(f"{shortened(value)} is not {rule}")
         return value
 
     def whole_number(self, *, lowest: int, highest: int) -> int:
@@ -139,7 +139,8 @@ class Entry:
             raise CatalogFileError(
                 "holds a key that is not text; write keys as plain words", file=self.file, line=line, key=self.key
             )
-        key = f"{self.key}.{key_node.value}" if self.key else str(key_node.value)
+        name = shortened(str(key_node.value))[1:-1]
+        key = f"{self.key}.{name}" if self.key else name
         return self._child(key, key_node.start_mark.line, value_node)
 
     def _child(self, key: str, line: int, node: yaml.Node) -> "Entry":

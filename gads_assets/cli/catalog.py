@@ -13,10 +13,11 @@ from rich.text import Text
 from gads_assets.catalog.checking import QueryCheck, check_catalog, store_missing_versions
 from gads_assets.catalog.fields import columns_of
 from gads_assets.catalog.gaql import describe_place, parse_gaql
+from gads_assets.catalog.gaql_tokens import place_of
 from gads_assets.catalog.loading import PACKAGED_CATALOG, load_catalog, read_draft
 from gads_assets.catalog.specification import Column
 from gads_assets.cli.output import JsonOption, print_json, print_table
-from gads_assets.errors import CatalogError, CatalogFileError, GaqlError
+from gads_assets.errors import CatalogError, CatalogFileError, GaqlError, UnknownFieldError
 from gads_assets.settings import read_settings
 
 _T = TypeVar("_T")
@@ -108,6 +109,10 @@ def check(
 def schema(
     query: Annotated[str | None, typer.Argument(metavar="QUERY", help="A query of the catalog.")] = None,
     gaql: Annotated[str | None, typer.Option("--gaql", help="Any GAQL text, in the catalog or not.")] = None,
+    api_version: Annotated[
+        str | None,
+        typer.Option("--api-version", metavar="vNN", help="The types of this API version, instead of the stored ones."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show the columns that a query gives."""
@@ -118,13 +123,17 @@ def schema(
     natural_key: tuple[str, ...] = ()
     columns: tuple[Column, ...]
     if gaql is not None:
-        api_version = _with_excerpt(lambda: read_draft(path)).api_version
-        columns = columns_of(_with_excerpt(lambda: parse_gaql(gaql), gaql), api_version)
+        asked = api_version = api_version or _with_excerpt(lambda: read_draft(path)).api_version
+        columns = _with_excerpt(lambda: columns_of(parse_gaql(gaql), asked), gaql)
     else:
         catalog = _with_excerpt(lambda: load_catalog(path))
-        stored = catalog.query(str(query)).schema
-        api_version, version = catalog.api_version, stored.version
-        columns, natural_key = stored.columns, stored.natural_key
+        specification = catalog.query(str(query))
+        natural_key = specification.schema.natural_key
+        if api_version is None:
+            api_version, version = catalog.api_version, specification.schema.version
+            columns = specification.schema.columns
+        else:
+            columns = columns_of(specification.gaql, api_version)
     if as_json:
         print_json(
             {
@@ -141,7 +150,8 @@ def schema(
         ["column", "type", "key", "field"],
         [(column.name, column.type, "key" if column.name in natural_key else "", column.field) for column in columns],
     )
-    typer.echo(f"{query}, schema version {version}" if query else f"not stored; types of Google Ads API {api_version}")
+    stored = f"{query}, schema version {version}" if version else f"not stored; types of Google Ads API {api_version}"
+    typer.echo(stored)
 
 
 def _catalog_path() -> Path:
@@ -210,5 +220,7 @@ def _print_excerpt(error: CatalogError, text: str = "") -> None:
         excerpt = error.excerpt
     elif isinstance(error, GaqlError):
         excerpt = describe_place(text, error.offset)
+    elif isinstance(error, UnknownFieldError) and text:
+        excerpt = describe_place(text, place_of(text, error.field))
     if excerpt:
         typer.echo(excerpt, err=True)

@@ -35,7 +35,9 @@ class RowEncoder:
         groups: dict[tuple[str, ...], list[tuple[int, str, bool, _Convert | None]]] = {}
         for position, column in enumerate(columns):
             *parents, leaf = resolve_field(column.field, api_version)
-            reader = (position, leaf.name, leaf.has_presence, _converter(leaf))
+            # Protobuf gives "" for a date that is not there, which is no date.
+            undated = column.type == "date" and not leaf.has_presence
+            reader = (position, leaf.name, leaf.has_presence, _text_or_null if undated else _converter(leaf))
             groups.setdefault(tuple(parent.name for parent in parents), []).append(reader)
         self._groups = list(groups.items())
 
@@ -55,6 +57,10 @@ class RowEncoder:
                     value = getattr(message, name)
                     values[position] = convert(value) if convert else value
         return values[self._day], _encode(dict(zip(self._names, values, strict=True))).encode()
+
+
+def _text_or_null(value: str) -> str | None:
+    return value or None
 
 
 def _converter(field: FieldDescriptor) -> _Convert | None:

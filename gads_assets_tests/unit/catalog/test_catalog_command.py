@@ -139,8 +139,25 @@ def test_schema_points_at_the_offending_word() -> None:
     result = run("schema", "--gaql", "SELECT campaign.id, FROM campaign")
     assert isinstance(result.exception, GaqlError)
     assert result.stderr == "SELECT campaign.id, FROM campaign\n                    ^\n"
-    assert isinstance(run("schema", "--gaql", "SELECT campaign.idd FROM campaign").exception, UnknownFieldError)
+    result = run("schema", "--gaql", "SELECT campaign.id, campaign.idd FROM campaign")
+    assert isinstance(result.exception, UnknownFieldError)
+    assert result.stderr == "SELECT campaign.id, campaign.idd FROM campaign\n                    ^\n"
+    result = run("schema", "--gaql", "SELECT campaign.id FROM campaigns WHERE campaign.name = 'campaigns'")
+    assert result.stderr.split("\n")[1] == " " * len("SELECT campaign.id FROM ") + "^"
     assert "it has ad_group, campaign" in str(run("schema", "nobody").exception)
+
+
+def test_schema_shows_the_types_of_another_api_version() -> None:
+    gaql = "SELECT campaign.id FROM campaign"
+    document = json.loads(run("schema", "--gaql", gaql, "--api-version", "v24", "--json").stdout)
+    assert (document["api_version"], document["columns"][0]["type"]) == ("v24", "bigint")
+    result = run("schema", "campaign", "--api-version", "v23")
+    assert "not stored; types of Google Ads API v23" in result.stdout
+    document = json.loads(run("schema", "campaign", "--api-version", "v23", "--json").stdout)
+    assert (document["query"], document["schema_version"], document["api_version"]) == ("campaign", None, "v23")
+    assert document["natural_key"] == ["customer_id", "segments_date", "campaign_id"]
+    refused = run("schema", "campaign", "--api-version", "v9")
+    assert "API version 'v9' is not in the installed google-ads client; it has v23" in str(refused.exception)
 
 
 @pytest.mark.parametrize("arguments", [(), ("campaign", "--gaql", "SELECT campaign.id FROM campaign")])

@@ -107,6 +107,13 @@ def test_a_very_long_condition_is_cut_where_the_difference_is_shown(path: Path) 
     assert len(str(refusal(path))) < 1_000
 
 
+def test_conditions_that_differ_only_far_behind_are_a_difference(path: Path) -> None:
+    change(path, replaced("'ENABLED'", "'" + "x" * 400 + "'"), replaced('schema_version: "1"', 'schema_version: "2"'))
+    store_missing_versions(path)
+    change(path, replaced("xx'", "xy'"))
+    assert "(WHERE +" in str(refusal(path))
+
+
 def test_the_order_of_conditions_and_how_they_are_spaced_are_no_difference(path: Path) -> None:
     change(
         path,

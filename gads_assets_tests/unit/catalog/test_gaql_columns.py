@@ -17,6 +17,13 @@ TYPES = {
     "campaign.network_settings.target_search_network": "boolean",
     "campaign.optimization_score": "double",
     "campaign.start_date_time": "string",
+    "change_event.change_date_time": "string",
+    "experiment.start_date": "date",
+    "asset.promotion_asset.redemption_end_date": "date",
+    "hotel_reconciliation.check_in_date": "date",
+    "metrics.conversion_last_conversion_date": "date",
+    "segments.hotel_check_in_date": "date",
+    "segments.hotel_date_selection_type": "string",
     "ad_group.type": "string",
     "ad_group_ad.ad.type": "string",
     "ad_group_ad.ad.final_urls": "array<string>",
@@ -86,6 +93,27 @@ def test_what_the_api_does_not_have_is_refused_with_a_suggestion(text: str, fiel
         columns_of(parse_gaql(text), "v26")
     assert refused.value.field == field
     assert hint in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"SELECT {'x' * 60_000}.y FROM campaign",
+        f"SELECT {'x' * 60_000} FROM campaign",
+        f"SELECT campaign.{'z' * 60_000} FROM campaign",
+        f"SELECT campaign.id.{'z' * 60_000} FROM campaign",
+        f"SELECT campaign.idd.{'z' * 60_000} FROM campaign",
+        f"SELECT {'.'.join(['a'] * 20_000)} FROM campaign",
+        f"SELECT campaign.id FROM {'x' * 60_000}",
+        f"SELECT {'x' * 30_000}.y, {'x' * 30_000}.y FROM campaign",
+    ],
+    ids=range(8),
+)
+def test_a_very_long_name_is_cut_in_the_message(text: str) -> None:
+    with pytest.raises(CatalogError) as refused:
+        columns_of(parse_gaql(text), "v26")
+    assert len(str(refused.value)) < 500
+    assert str(refused.value).isprintable()
 
 
 @pytest.mark.parametrize("select", ["campaign.id, campaign.id", "ad_group.ad_id, ad_group_ad.id"])

@@ -18,7 +18,7 @@ MALFORMED = [
     ("SELECT a.b, «FROM c", "FROM"),
     ("SELECT «, a.b FROM c", "','"),
     ("SELECT a.b «a.c FROM c", "',' or FROM"),
-    ("SELECT a.b«", "',' or FROM"),
+    ("SELECT a.b«", "',' or FROM, found the end of the query; only GoogleAdsFieldService answers without FROM"),
     ("SELECT a.b FROM«", "a resource"),
     ("SELECT a.b FROM «WHERE a.b = 1", "WHERE"),
     ("SELECT a.b FROM c«, d", "','"),
@@ -31,8 +31,19 @@ MALFORMED = [
     ("SELECT «1a FROM c", "1a"),
     ("SELECT «'a.b", "not closed"),
     ("SELECT «'a.b' FROM c", "a field"),
-    ("SELECT a.b FROM c «; DROP TABLE x", "';'"),
-    ("SELECT a.b FROM c «-- comment", "'-'"),
+    ("SELECT a.b FROM c «; DROP TABLE x", "without ';'"),
+    ("SELECT a.b FROM c«;", "without ';'"),
+    ("SELECT a.b FROM c «-- comment", "found '--': GAQL has no comments"),
+    ("SELECT a.b «/* comment */ FROM c", "found '/*': GAQL has no comments"),
+    ("SELECT a.b FROM c «# comment", "found '#': GAQL has no comments"),
+    ("SELECT a.b FROM c «// comment", "found '//': GAQL has no comments"),
+    ("SELECT a.b FROM c «- 5", "'-'"),
+    ("SELECT a.b FROM c «/ 5", "'/'"),
+    ("SELECT «metrics.* FROM c", "GAQL has no *: name each field"),
+    ("SELECT a.b «WHERE a.b = 1", "only GoogleAdsFieldService answers without FROM"),
+    ("SELECT name, category «LIMIT 5", "only GoogleAdsFieldService answers without FROM"),
+    ("SELECT a.b FROM c WHERE a.b BETWEEN 2024«-01-01 AND 2024-01-31", "write the date in quotes: '2024-01-01'"),
+    ("SELECT a.b FROM c WHERE a.b IN (2024«-01-01)", "write the date in quotes: '2024-01-01'"),
     ("SELECT a.b FROM c «WHRE a.b = 1", "WHERE, ORDER BY, LIMIT, PARAMETERS"),
     ("SELECT a.b FROM c WHERE«", "a field"),
     ("SELECT a.b FROM c WHERE a.b«", "an operator"),
@@ -60,7 +71,8 @@ MALFORMED = [
     ("SELECT a.b FROM c WHERE a.b DURING «'TODAY'", "after DURING"),
     ("SELECT a.b FROM c WHERE a.b BETWEEN '1' «OR '2'", "AND"),
     ("SELECT a.b FROM c WHERE a.b BETWEEN '1' AND «2", "a quoted text"),
-    ("SELECT a.b FROM c WHERE a.b = 2024«-01-01", "found '-01'"),
+    ("SELECT a.b FROM c WHERE a.b = 2024«-01-01", "found '-01'; write the date in quotes: '2024-01-01'"),
+    ("SELECT a.b FROM c WHERE a.b = 2024«-01", "found '-01'"),
     ("SELECT a.b FROM c WHERE a.b = «'it", "expected another '"),
     ("SELECT a.b FROM c WHERE a.b = «\"it'", 'expected another "'),
     ("SELECT a.b FROM c WHERE a.b = 'it'«s'", "'s"),
@@ -155,6 +167,17 @@ def test_the_place_is_shown_as_its_line_with_a_caret() -> None:
     assert describe_place(text, text.index("campaign")) == "FROM campaign\n     ^"
     assert describe_place(text, text.index("WHRE")) == " WHRE a.b = 1\n ^"
     assert describe_place("", 0) == "\n^"
+
+
+@pytest.mark.parametrize(
+    ("before", "columns"),
+    [("東京", 4), ("🛒", 2), ("e\u0301", 1), ("ﾄ", 1), ("\uff37", 2), ("\u200b", 1), ("\t", 1), ("עברית", 5)],
+)
+def test_the_caret_stands_under_its_word_also_after_wide_characters(before: str, columns: int) -> None:
+    text = f"'{before}' !"
+    line, caret = describe_place(text, text.index("!")).split("\n")
+    assert line.endswith("!")
+    assert caret == " " * (columns + 3) + "^"
 
 
 def test_the_place_stays_readable_in_a_very_long_line() -> None:

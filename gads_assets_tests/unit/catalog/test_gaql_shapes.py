@@ -193,7 +193,7 @@ WRONG = {
         replaced("FROM change_event", "FROM change_event WHERE change_event.change_date_time > '2024-01-01'"),
         14,
         "changes.gaql",
-        "has the condition change_event.change_date_time > '2024-01-01', but partitions choose the days",
+        "has the condition \"change_event.change_date_time > '2024-01-01'\", but partitions choose the days",
     ),
     "statuses of a time": (
         replaced("FROM change_status", "FROM change_status WHERE change_status.last_change_date_time DURING TODAY"),

@@ -76,6 +76,17 @@ def test_a_number_that_json_cannot_hold_is_null(number: float) -> None:
     assert encoded(GoogleAdsRow(metrics={"ctr": number}), "metrics.ctr")["metrics_ctr"] is None
 
 
+def test_a_date_that_is_not_there_is_null() -> None:
+    query = parse_gaql("SELECT asset.callout_asset.start_date, asset.callout_asset.end_date, segments.date FROM asset")
+    row = GoogleAdsRow(asset={"callout_asset": {"end_date": "2024-06-30"}})
+    _, line = RowEncoder(columns_of(query, "v26"), "v26").line(GoogleAdsRow.pb(row))
+    assert json.loads(line) == {
+        "asset_callout_asset_start_date": None,
+        "asset_callout_asset_end_date": "2024-06-30",
+        "segments_date": None,
+    }
+
+
 def test_lists_are_arrays_and_messages_are_json_text() -> None:
     row = GoogleAdsRow(
         campaign={
