@@ -40,6 +40,7 @@ def list_queries(as_json: JsonOption = False) -> None:
                 "name": query.name,
                 "description": query.description,
                 "resource": query.resource,
+                "shape": query.shape.value,
                 "schema_version": query.schema.version,
                 "stored_versions": sorted(
                     (version for name, version in catalog.schemas if name == query.name), key=int

@@ -41,6 +41,7 @@ def test_list_as_json_has_stable_keys() -> None:
         "name": "campaign",
         "description": "Campaigns by day, every channel: the only level at which Performance Max spend is complete.",
         "resource": "campaign",
+        "shape": "dated",
         "schema_version": "1",
         "stored_versions": ["1"],
         "natural_key": ["customer_id", "segments_date", "campaign_id"],
