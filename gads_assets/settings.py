@@ -15,7 +15,8 @@
 | GADS_API_DAILY_OPERATIONS     | 15000                    | how many API operations a day may use; 0 for no limit     |
 | GADS_GOOGLE_ADS_CONFIG        | none                     | a google-ads.yaml: talk to Google instead of the emulator |
 | GADS_GOOGLE_ADS_ENDPOINT      | an emulator per process  | an emulator that runs already: localhost:port             |
-| GADS_GOOGLE_ADS_LOGIN         | the emulator's manager   | the manager account under which customers are found       |
+| GADS_GOOGLE_ADS_LOGIN         | the credentials' own     | the manager account under which customers are found;      |
+|                               |                          | the emulator has one, for Google there is no default      |
 | GADS_EMULATOR_FAULTS          | none                     | failures for the emulator, as `gads emulator --help` lists|
 """
 

@@ -38,7 +38,7 @@ def find_accounts(
 
     def clients_of(manager: CustomerId) -> Iterator[Client]:
         before_call()
-        for batch in source.stream(manager, _CLIENTS):
+        for batch in source.stream(manager, _CLIENTS, login_customer_id=login_customer_id):
             for row in batch:
                 yield _client(row.customer_client)  # type: ignore[attr-defined]  # GoogleAdsRow, made at run time
 

@@ -9,8 +9,9 @@ process, and then for every channel: whoever came second, emulator or Google, wo
 import importlib
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from threading import Lock
 from typing import Any, Final
 
 import grpc
@@ -20,8 +21,8 @@ from google.oauth2.credentials import Credentials
 from google.protobuf.message import Message
 
 from gads_assets.catalog.fields import installed_api_versions
-from gads_assets.domain.keys import CustomerId
-from gads_assets.errors import SettingsError
+from gads_assets.domain.keys import CustomerId, parse_customer_id
+from gads_assets.errors import PartitionKeyError, SettingsError
 from gads_assets.extract.translation import authentication_error, translated
 
 EMULATOR: Final = "emulator"
@@ -34,16 +35,29 @@ _ENDPOINT = re.compile(r"[A-Za-z0-9.\-\[\]:]+:[0-9]{1,5}\Z")
 _LIBRARY_LOGGER = "google.ads.googleads.client"
 
 
-class GoogleAdsSource:
-    """Streams GAQL results of any account under one login. Not to be used across a fork: gRPC does not survive it."""
+# Makes the library's client of the named service, such as GoogleAdsService, whose calls carry this login.
+_NewService = Callable[[str, CustomerId], Any]
 
-    def __init__(self, *, service: Any, origin: str, api_version: str, login_customer_id: CustomerId) -> None:
-        self._service = service
+
+class GoogleAdsSource:
+    """Streams GAQL results of any account, each under the login that may see it; for any number of threads.
+
+    `login_customer_id` is where finding accounts starts. Not to be used across a fork: gRPC does not survive it.
+    """
+
+    def __init__(
+        self, *, new_service: _NewService, origin: str, api_version: str, login_customer_id: CustomerId
+    ) -> None:
+        self._new_service = new_service
+        self._services: dict[tuple[str, CustomerId], Any] = {}
+        self._lock = Lock()
         self.origin = origin
         self.api_version = api_version
         self.login_customer_id = login_customer_id
 
-    def stream(self, customer_id: CustomerId, gaql: str, *, timeout: float = _TIMEOUT) -> Iterator[Sequence[Message]]:
+    def stream(
+        self, customer_id: CustomerId, gaql: str, *, login_customer_id: CustomerId, timeout: float = _TIMEOUT
+    ) -> Iterator[Sequence[Message]]:
         """Batches of protobuf GoogleAdsRow, as the API sends them; whatever goes wrong is an ExtractionError leaf.
 
         One call, one API operation; nothing is retried here. Leaving the iteration early ends the call.
@@ -52,7 +66,8 @@ class GoogleAdsSource:
         # the channel.
         call: Any = None
         try:
-            call = self._service.search_stream(customer_id=customer_id, query=gaql, timeout=timeout)
+            service = self._service("GoogleAdsService", login_customer_id)
+            call = service.search_stream(customer_id=customer_id, query=gaql, timeout=timeout)
             for response in call:
                 yield response.results
         except Exception as error:
@@ -63,6 +78,14 @@ class GoogleAdsSource:
         finally:
             if call is not None:
                 call.cancel()
+
+    def _service(self, name: str, login_customer_id: CustomerId) -> Any:
+        """One channel for each login, made once: the library puts the login into the channel, not into the call."""
+        with self._lock:
+            key = (name, login_customer_id)
+            if key not in self._services:
+                self._services[key] = self._new_service(name, login_customer_id)
+            return self._services[key]
 
 
 def connect_to_emulator(
@@ -79,31 +102,37 @@ def connect_to_emulator(
             f"the emulator's certificate {ca_path} cannot be read ({error.strerror}); "
             "start `gads emulator` with the same GADS_HOME"
         ) from None
-    services = importlib.import_module(f"google.ads.googleads.{api_version}.services.services.google_ads_service")
+    library = importlib.import_module("google.ads.googleads.client")
     interceptors = importlib.import_module("google.ads.googleads.interceptors")
-    client_class = services.GoogleAdsServiceClient
-    transport_class = client_class.get_transport_class()
-    channel = transport_class.create_channel(
-        host=endpoint,
-        credentials=Credentials(token="emulator"),  # type: ignore[no-untyped-call]  # noqa: S106  # no stubs; no secret
-        ssl_credentials=grpc.ssl_channel_credentials(root_certificates=authority),
-        # A proxy set for the world outside must not be asked to reach this machine.
-        options=[("grpc.enable_http_proxy", 0), ("grpc.max_receive_message_length", 64 * 1024 * 1024)],
-    )
-    intercepted = grpc.intercept_channel(
-        channel,
-        interceptors.MetadataInterceptor("emulator", login_customer_id),
-        interceptors.ExceptionInterceptor(api_version, use_proto_plus=False),
-    )
+    snake_case = importlib.import_module("google.ads.googleads.util").convert_upper_case_to_snake_case
+
+    def new_service(name: str, login: CustomerId) -> Any:
+        module = f"google.ads.googleads.{api_version}.services.services.{snake_case(name)}"
+        client_class = getattr(importlib.import_module(module), f"{name}Client")
+        transport_class = client_class.get_transport_class()
+        channel = transport_class.create_channel(
+            host=endpoint,
+            credentials=Credentials(token="emulator"),  # type: ignore[no-untyped-call]  # noqa: S106  # no stubs; no secret
+            ssl_credentials=grpc.ssl_channel_credentials(root_certificates=authority),
+            # A proxy set for the world outside must not be asked to reach this machine.
+            options=[*library._GRPC_CHANNEL_OPTIONS, ("grpc.enable_http_proxy", 0)],
+        )
+        intercepted = grpc.intercept_channel(
+            channel,
+            interceptors.MetadataInterceptor("emulator", login),
+            interceptors.LoggingInterceptor(logging.getLogger(_LIBRARY_LOGGER), api_version, endpoint),
+            interceptors.ExceptionInterceptor(api_version, use_proto_plus=False),
+        )
+        return client_class(transport=transport_class(channel=intercepted))
+
     return GoogleAdsSource(
-        service=client_class(transport=transport_class(channel=intercepted)),
-        origin=EMULATOR,
-        api_version=api_version,
-        login_customer_id=login_customer_id,
+        new_service=new_service, origin=EMULATOR, api_version=api_version, login_customer_id=login_customer_id
     )
 
 
-def connect_to_google(config_path: Path, *, api_version: str, login_customer_id: CustomerId) -> GoogleAdsSource:
+def connect_to_google(
+    config_path: Path, *, api_version: str, login_customer_id: CustomerId | None = None
+) -> GoogleAdsSource:
     """Uses a google-ads.yaml as Google documents it; its login_customer_id gives way to the argument.
 
     Asks Google for an access token at once. Raises SettingsError for a file that cannot be used and
@@ -114,20 +143,39 @@ def connect_to_google(config_path: Path, *, api_version: str, login_customer_id:
     settings = _read_configuration(config_path)
     # The file's logging section would reconfigure the whole process, and log what must not be logged.
     settings.pop("logging", None)
-    settings |= {"login_customer_id": login_customer_id, "use_proto_plus": False}
+    login = login_customer_id or _own_login(settings, config_path)
+    settings |= {"login_customer_id": login, "use_proto_plus": False}
     client_class = importlib.import_module("google.ads.googleads.client").GoogleAdsClient
     try:
         client = client_class.load_from_dict(settings, version=api_version)
-        service = client.get_service("GoogleAdsService")
     except GoogleAuthError as error:
-        raise authentication_error(error, customer_id=login_customer_id) from None
+        raise authentication_error(error, customer_id=login) from None
     except (ValueError, TypeError, OSError):
         # The library's sentence may quote the file; the keys it wants are documented, so they are named here.
         raise SettingsError(
             f"GADS_GOOGLE_ADS_CONFIG {config_path} cannot be used: it needs developer_token, and either client_id, "
             "client_secret and refresh_token, or json_key_file_path naming a service account's key file"
         ) from None
-    return GoogleAdsSource(service=service, origin=GOOGLE, api_version=api_version, login_customer_id=login_customer_id)
+
+    def new_service(name: str, login: CustomerId) -> Any:
+        # A client of its own would ask for a token of its own. The source makes its services one at a time.
+        client.login_customer_id = login
+        return client.get_service(name)
+
+    return GoogleAdsSource(new_service=new_service, origin=GOOGLE, api_version=api_version, login_customer_id=login)
+
+
+def _own_login(settings: Mapping[str, Any], path: Path) -> CustomerId:
+    given = settings.get("login_customer_id")
+    if given is None:
+        raise SettingsError(
+            f"there is no manager account to start from; set GADS_GOOGLE_ADS_LOGIN, or login_customer_id in {path}"
+        )
+    try:
+        return parse_customer_id(str(given))
+    except PartitionKeyError:
+        # Not repeated: in the wrong line it may be a secret.
+        raise SettingsError(f"login_customer_id in {path} is not ten digits; write it as 1234567890") from None
 
 
 def _read_configuration(path: Path) -> dict[str, Any]:

@@ -66,7 +66,7 @@ def extract_days(
             )
             for day in days
         }
-        for batch in source.stream(account.customer_id, gaql):
+        for batch in source.stream(account.customer_id, gaql, login_customer_id=account.login_customer_id):
             for row in batch:
                 day_text, line = rows.line(row)
                 try:

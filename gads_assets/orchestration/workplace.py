@@ -142,11 +142,13 @@ class Workplace:
         from gads_assets.extract.client import connect_to_emulator, connect_to_google  # noqa: PLC0415
 
         settings, version = self.settings, self.catalog.api_version
-        login = parse_customer_id(settings.google_ads_login or MANAGER_CUSTOMER_ID)
+        login = parse_customer_id(settings.google_ads_login) if settings.google_ads_login else None
         if settings.google_ads_config:
             return connect_to_google(settings.google_ads_config, api_version=version, login_customer_id=login)
         authority = settings.emulator_home / CA_FILE
-        return connect_to_emulator(self.endpoint, authority, api_version=version, login_customer_id=login)
+        return connect_to_emulator(
+            self.endpoint, authority, api_version=version, login_customer_id=login or MANAGER_CUSTOMER_ID
+        )
 
     @cached_property
     def extractor(self) -> "Extractor":

@@ -40,7 +40,7 @@ def connected(running: RunningEmulator, api_version: str = "v26") -> GoogleAdsSo
 
 
 def row_count(source: GoogleAdsSource) -> int:
-    return sum(len(batch) for batch in source.stream(BAKERY, DAY))
+    return sum(len(batch) for batch in source.stream(BAKERY, DAY, login_customer_id=MANAGER_CUSTOMER_ID))
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +111,8 @@ def test_callers_at_the_same_time_all_get_their_own_answers(emulator: RunningEmu
 
     def rows(customer: CustomerId) -> tuple[CustomerId, set[int]]:
         gaql = "SELECT customer.id FROM ad_group WHERE segments.date = '2024-06-04'"
-        return customer, {row.customer.id for batch in source.stream(customer, gaql) for row in batch}  # type: ignore[attr-defined]  # GoogleAdsRow
+        batches = source.stream(customer, gaql, login_customer_id=MANAGER_CUSTOMER_ID)
+        return customer, {row.customer.id for batch in batches for row in batch}  # type: ignore[attr-defined]  # GoogleAdsRow
 
     with ThreadPoolExecutor(6) as pool:
         for customer, ids in pool.map(rows, clients * 6):
@@ -133,9 +134,9 @@ def test_search_pages_through_the_same_rows_as_the_stream(emulator: RunningEmula
         "SELECT ad_group.id, segments.date FROM search_term_view "
         "WHERE segments.date BETWEEN '2024-04-01' AND '2024-05-31'"
     )
-    streamed = [row for batch in source.stream(BAKERY, gaql) for row in batch]
+    streamed = [row for batch in source.stream(BAKERY, gaql, login_customer_id=MANAGER_CUSTOMER_ID) for row in batch]
     before = emulator.operations
-    pager = source._service.search(customer_id=BAKERY, query=gaql)
+    pager = source._service("GoogleAdsService", MANAGER_CUSTOMER_ID).search(customer_id=BAKERY, query=gaql)
     paged = [type(row).pb(row) if hasattr(type(row), "pb") else row for row in pager]
     assert len(paged) > 10_000
     assert emulator.operations == before + 1
@@ -205,7 +206,7 @@ def test_the_command_takes_faults_from_its_options_or_from_the_environment(home:
                 row_count(source)
             assert row_count(source) > 5
             with pytest.raises(Exception, match="OAUTH_TOKEN_INVALID"):
-                list(source.stream(BAKERY, "SELECT ad_group.id FROM ad_group"))
+                list(source.stream(BAKERY, "SELECT ad_group.id FROM ad_group", login_customer_id=MANAGER_CUSTOMER_ID))
 
 
 class TokenServer(ThreadingHTTPServer):
@@ -244,7 +245,7 @@ from gads_assets.errors import GadsError
 from gads_assets.extract.client import connect_to_google
 try:
     source = connect_to_google(Path(sys.argv[1]), api_version="v26", login_customer_id="1000000000")
-    rows = sum(len(batch) for batch in source.stream("2145550101", sys.argv[2]))
+    rows = sum(len(batch) for batch in source.stream("2145550101", sys.argv[2], login_customer_id="1000000000"))
     print(source.origin, rows)
 except GadsError as error:
     print(type(error).__name__, error)

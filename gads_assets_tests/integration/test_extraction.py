@@ -52,9 +52,9 @@ WEEK = [date(2024, 6, 3) + timedelta(days=offset) for offset in range(7)]
 SUSPENDED = CustomerId("5925550104")
 
 
-def connected(running: RunningEmulator, login: CustomerId = MANAGER_CUSTOMER_ID) -> GoogleAdsSource:
+def connected(running: RunningEmulator) -> GoogleAdsSource:
     return connect_to_emulator(
-        running.endpoint, running.ca_path, api_version=CATALOG.api_version, login_customer_id=login
+        running.endpoint, running.ca_path, api_version=CATALOG.api_version, login_customer_id=MANAGER_CUSTOMER_ID
     )
 
 
@@ -307,7 +307,7 @@ def test_an_account_that_cannot_be_asked_is_that_accounts_problem_alone(
     said: str,
 ) -> None:
     with pytest.raises(CustomerUnavailableError, match=said) as raised:
-        extract(connected(emulator, login), sink, replace(account, customer_id=customer))
+        extract(connected(emulator), sink, replace(account, customer_id=customer, login_customer_id=login))
     assert raised.value.customer_id == customer
     assert not raised.value.retryable
     assert written_runs(tmp_path) == []
@@ -315,7 +315,11 @@ def test_an_account_that_cannot_be_asked_is_that_accounts_problem_alone(
 
 def test_a_query_that_the_api_refuses_is_refused_by_name(source: GoogleAdsSource, account: Account) -> None:
     with pytest.raises(QueryRefusedError, match=r"UNRECOGNIZED_FIELD.*campaign\.nickname"):
-        list(source.stream(account.customer_id, "SELECT campaign.nickname FROM campaign"))
+        list(
+            source.stream(
+                account.customer_id, "SELECT campaign.nickname FROM campaign", login_customer_id=MANAGER_CUSTOMER_ID
+            )
+        )
 
 
 @pytest.mark.parametrize(
@@ -375,7 +379,7 @@ def test_more_rows_than_one_batch_arrive_whole_and_in_order(source: GoogleAdsSou
         "SELECT ad_group.id, segments.date, search_term_view.search_term FROM search_term_view "
         "WHERE segments.date BETWEEN '2024-05-01' AND '2024-05-31'"
     )
-    batches = [list(batch) for batch in source.stream(account.customer_id, gaql)]
+    batches = [list(batch) for batch in source.stream(account.customer_id, gaql, login_customer_id=MANAGER_CUSTOMER_ID)]
     assert len(batches) > 5
     assert {len(batch) for batch in batches[:-1]} == {1000}
     emulated = next(known for known in ACCOUNTS if known.customer_id == account.customer_id)

@@ -1,0 +1,153 @@
+"""What the library's client sends and how long it waits, seen from a server's side."""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+from threading import Barrier
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+
+from gads_assets.domain.keys import CustomerId
+from gads_assets.emulator.accounts import ACCOUNTS, MANAGER_CUSTOMER_ID, EmulatedAccount
+from gads_assets.emulator.authority import localhost_identity
+from gads_assets.emulator.server import serve_emulator
+from gads_assets.errors import CustomerUnavailableError, SettingsError
+from gads_assets.extract.client import GoogleAdsSource, connect_to_emulator
+from gads_assets.orchestration.workplace import Workplace
+from gads_assets.settings import read_settings
+
+if TYPE_CHECKING:
+    _GenericHandler = grpc.GenericRpcHandler[Any, Any]
+else:
+    # Generic in its stubs only.
+    _GenericHandler = grpc.GenericRpcHandler
+
+BAKERY = CustomerId("2145550101")
+OTHER_MANAGER = CustomerId("1000000007")
+NAMES = "SELECT customer.id FROM customer"
+
+# Gets the request and the call, gives the responses.
+Answer = Callable[[Any, grpc.ServicerContext], Iterator[Any]]
+
+
+class Listener(_GenericHandler):
+    """Answers every SearchStream with `answer`, and keeps what each call came with."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.answer = answer
+        self.headers: list[dict[str, Any]] = []
+        self.channels: set[str] = set()
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> "grpc.RpcMethodHandler[Any, Any] | None":
+        services = import_module("google.ads.googleads.v26.services.types.google_ads_service")
+        self.headers.append(dict(handler_call_details.invocation_metadata))
+        return grpc.unary_stream_rpc_method_handler(
+            self._answer,
+            request_deserializer=services.SearchGoogleAdsStreamRequest.pb().FromString,
+            response_serializer=lambda message: message.SerializeToString(),
+        )
+
+    def _answer(self, request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
+        self.channels.add(context.peer())
+        return self.answer(request, context)
+
+
+def response() -> Any:
+    services = import_module("google.ads.googleads.v26.services.types.google_ads_service")
+    return services.SearchGoogleAdsStreamResponse.pb()()
+
+
+def one_response(_request: Any, _context: grpc.ServicerContext) -> Iterator[Any]:
+    yield response()
+
+
+@contextmanager
+def listening(home: Path, answer: Answer = one_response) -> Iterator[tuple[Listener, GoogleAdsSource]]:
+    identity = localhost_identity(home, now=datetime.now(UTC))
+    listener = Listener(answer)
+    server = grpc.server(ThreadPoolExecutor(8), handlers=[listener])
+    port = server.add_secure_port(
+        "127.0.0.1:0", grpc.ssl_server_credentials([(identity.private_key, identity.certificate)])
+    )
+    server.start()
+    try:
+        yield (
+            listener,
+            connect_to_emulator(
+                f"localhost:{port}", identity.ca_path, api_version="v26", login_customer_id=MANAGER_CUSTOMER_ID
+            ),
+        )
+    finally:
+        server.stop(grace=0.2).wait()
+
+
+def asked(source: GoogleAdsSource, login: CustomerId, customer: CustomerId = BAKERY) -> Sequence[Any]:
+    return [row for batch in source.stream(customer, NAMES, login_customer_id=login) for row in batch]
+
+
+def test_each_call_carries_the_login_that_it_was_given_over_one_channel_for_each_login(tmp_path: Path) -> None:
+    with listening(tmp_path) as (listener, source):
+        logins = [MANAGER_CUSTOMER_ID, OTHER_MANAGER] * 3
+        for login in logins:
+            asked(source, login)
+        assert [headers["login-customer-id"] for headers in listener.headers] == logins
+        assert len(listener.channels) == 2
+
+
+def test_threads_that_ask_for_the_same_login_at_once_share_its_channel(tmp_path: Path) -> None:
+    with listening(tmp_path) as (listener, source):
+        together = Barrier(6)
+
+        def ask(login: CustomerId) -> None:
+            together.wait(timeout=30)
+            asked(source, login)
+
+        with ThreadPoolExecutor(6) as pool:
+            list(pool.map(ask, [MANAGER_CUSTOMER_ID, OTHER_MANAGER] * 3))
+        assert sorted(headers["login-customer-id"] for headers in listener.headers) == [
+            *[MANAGER_CUSTOMER_ID] * 3,
+            *[OTHER_MANAGER] * 3,
+        ]
+        assert len(listener.channels) == 2
+
+
+def test_the_emulator_answers_under_a_manager_and_refuses_under_a_login_that_is_none(tmp_path: Path) -> None:
+    other = EmulatedAccount(
+        customer_id=OTHER_MANAGER, name="Another manager", time_zone="Europe/London", currency="GBP", manager=True
+    )
+    with serve_emulator(home=tmp_path, accounts=(*ACCOUNTS, other)) as running:
+        source = connect_to_emulator(
+            running.endpoint, running.ca_path, api_version="v26", login_customer_id=MANAGER_CUSTOMER_ID
+        )
+        assert len(asked(source, MANAGER_CUSTOMER_ID)) == 1
+        assert len(asked(source, OTHER_MANAGER, OTHER_MANAGER)) == 1
+        with pytest.raises(CustomerUnavailableError, match="USER_PERMISSION_DENIED"):
+            asked(source, CustomerId("3305550102"))
+
+
+@pytest.mark.parametrize(
+    ("login", "said"),
+    [
+        ("", "no manager account to start from; set GADS_GOOGLE_ADS_LOGIN, or login_customer_id in "),
+        ("login_customer_id: hunter2", "login_customer_id in .* is not ten digits"),
+    ],
+)
+def test_google_is_never_asked_under_a_login_that_nobody_gave(tmp_path: Path, login: str, said: str) -> None:
+    path = tmp_path / "google-ads.yaml"
+    path.write_text(f"developer_token: hunter2\njson_key_file_path: hunter2.json\n{login}\n")
+    settings = read_settings({"GADS_HOME": str(tmp_path), "GADS_GOOGLE_ADS_CONFIG": str(path)})
+    with Workplace(settings) as here, pytest.raises(SettingsError, match=said) as refusal:
+        _ = here.source
+    assert "hunter2" not in str(refusal.value)
+
+
+def test_finding_accounts_starts_from_the_emulators_manager_unless_another_login_is_set(tmp_path: Path) -> None:
+    home = {"GADS_HOME": str(tmp_path)}
+    for login, expected in (("", MANAGER_CUSTOMER_ID), ("100-000-0007", OTHER_MANAGER)):
+        with Workplace(read_settings({**home, "GADS_GOOGLE_ADS_LOGIN": login})) as here:
+            assert here.source.login_customer_id == expected
