@@ -14,10 +14,16 @@
 | GADS_SPARK_JARS               | Ivy, once                | a directory of JARs, for machines without Maven Central   |
 | GADS_API_DAILY_OPERATIONS     | 15000                    | how many API operations a day may use; 0 for no limit     |
 | GADS_GOOGLE_ADS_CONFIG        | none                     | a google-ads.yaml: talk to Google instead of the emulator |
+| GOOGLE_ADS_*                  | none                     | the same in the variables of Google's own library         |
 | GADS_GOOGLE_ADS_ENDPOINT      | an emulator per process  | an emulator that runs already: localhost:port             |
 | GADS_GOOGLE_ADS_LOGIN         | the credentials' own     | the manager account under which customers are found;      |
 |                               |                          | the emulator has one, for Google there is no default      |
 | GADS_EMULATOR_FAULTS          | none                     | failures for the emulator, as `gads emulator --help` lists|
+
+Credentials come from one place, the first of these that is set: the file GADS_GOOGLE_ADS_CONFIG, the file
+GOOGLE_ADS_CONFIGURATION_FILE_PATH, the other GOOGLE_ADS_* variables (GOOGLE_ADS_REFRESH_TOKEN and so on). Values of
+two places are never mixed. GADS_GOOGLE_ADS_ENDPOINT asks for the emulator, whatever GOOGLE_ADS_* says. The library's
+default, google-ads.yaml in the user's folder, is used only if it is named.
 """
 
 import re
@@ -34,16 +40,33 @@ _PROJECT = Path(__file__).resolve().parent.parent
 _CONNECT_PORT = 15002  # Spark Connect's own default
 _BASIC_ACCESS = 15_000  # operations a day for a developer token with basic access
 _DIGITS_OF_A_LIMIT = 15
+_LIBRARY_PREFIX = "GOOGLE_ADS_"
+_LIBRARY_FILE = "GOOGLE_ADS_CONFIGURATION_FILE_PATH"
+# Any of these says that Google is meant. A login or a proxy alone does not.
+_CREDENTIAL_KEYS = frozenset(
+    {
+        "developer_token",
+        "client_id",
+        "client_secret",
+        "refresh_token",
+        "json_key_file_path",
+        "path_to_private_key_file",
+        "use_application_default_credentials",
+    }
+)
+_NO = frozenset({"n", "no", "f", "false", "off", "0"})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
+    """What may hold a password or a token is left out of the printed form, which ends up in traces."""
+
     home: Path
-    database_url: str | None
-    raw_uri: str
-    warehouse_uri: str
+    database_url: str | None = field(repr=False)
+    raw_uri: str = field(repr=False)
+    warehouse_uri: str = field(repr=False)
     catalog_path: Path | None
-    spark_remote: str | None
+    spark_remote: str | None = field(repr=False)
     spark_master: str | None
     spark_jars: Path | None
     api_daily_operations: int | None
@@ -51,7 +74,14 @@ class Settings:
     google_ads_endpoint: str | None
     google_ads_login: str | None
     emulator_faults: str | None
-    role_database_urls: Mapping[Role, str] = field(default_factory=dict)
+    role_database_urls: Mapping[Role, str] = field(default_factory=dict, repr=False)
+    google_ads_variables: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The GOOGLE_ADS_* variables by the keys of a google-ads.yaml, if the credentials are there."""
+
+    @property
+    def asks_google(self) -> bool:
+        """There are credentials; without them the emulator is asked."""
+        return bool(self.google_ads_config or self.google_ads_variables)
 
     @property
     def database_home(self) -> Path:
@@ -86,11 +116,10 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
     """Raises SettingsError naming the variable; touches neither disk nor network."""
 
     def value(name: str) -> str | None:
-        return environment.get(name, "").strip() or None
+        return _value(environment, name)
 
     def path(name: str) -> Path | None:
-        text = value(name)
-        return Path(text).expanduser().absolute() if text else None
+        return _path(environment, name)
 
     def place(name: str, default: Path) -> str:
         text = value(name) or str(default)
@@ -119,9 +148,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
     master = value("GADS_SPARK_MASTER")
     if remote and master:
         raise SettingsError("GADS_SPARK_REMOTE and GADS_SPARK_MASTER are both set; keep one")
-    config, endpoint = path("GADS_GOOGLE_ADS_CONFIG"), value("GADS_GOOGLE_ADS_ENDPOINT")
-    if config and endpoint:
-        raise SettingsError("GADS_GOOGLE_ADS_CONFIG and GADS_GOOGLE_ADS_ENDPOINT are both set; keep one")
+    config, variables = _credentials(environment)
     return Settings(
         home=home,
         database_url=database_url,
@@ -133,10 +160,11 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         spark_jars=path("GADS_SPARK_JARS"),
         api_daily_operations=_daily_operations(value("GADS_API_DAILY_OPERATIONS")),
         google_ads_config=config,
-        google_ads_endpoint=endpoint,
+        google_ads_endpoint=value("GADS_GOOGLE_ADS_ENDPOINT"),
         google_ads_login=value("GADS_GOOGLE_ADS_LOGIN"),
         emulator_faults=value("GADS_EMULATOR_FAULTS"),
         role_database_urls=role_database_urls,
+        google_ads_variables=variables,
     )
 
 
@@ -150,6 +178,37 @@ def _daily_operations(text: str | None) -> int | None:
             "no limit"
         )
     return int(text) or None
+
+
+def _value(environment: Mapping[str, str], name: str) -> str | None:
+    return environment.get(name, "").strip() or None
+
+
+def _path(environment: Mapping[str, str], name: str) -> Path | None:
+    text = _value(environment, name)
+    return Path(text).expanduser().absolute() if text else None
+
+
+def _credentials(environment: Mapping[str, str]) -> tuple[Path | None, dict[str, str]]:
+    """The file that holds them, or the variables that do."""
+    config, endpoint = _path(environment, "GADS_GOOGLE_ADS_CONFIG"), _value(environment, "GADS_GOOGLE_ADS_ENDPOINT")
+    if config and endpoint:
+        raise SettingsError("GADS_GOOGLE_ADS_CONFIG and GADS_GOOGLE_ADS_ENDPOINT are both set; keep one")
+    if endpoint:
+        return None, {}
+    config = config or _path(environment, _LIBRARY_FILE)
+    return config, {} if config else _library_variables(environment)
+
+
+def _library_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    given = {
+        name.removeprefix(_LIBRARY_PREFIX).lower(): value.strip()
+        for name, value in environment.items()
+        if name.startswith(_LIBRARY_PREFIX) and name != _LIBRARY_FILE and value.strip()
+    }
+    if given.get("use_application_default_credentials", "").lower() in _NO:
+        del given["use_application_default_credentials"]
+    return given if given.keys() & _CREDENTIAL_KEYS else {}
 
 
 def _connect_address(remote: str) -> str | None:

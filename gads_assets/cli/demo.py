@@ -81,9 +81,9 @@ def demo(as_json: JsonOption = False) -> None:
     from gads_assets.state.migration import migrate  # noqa: PLC0415
 
     settings = read_settings(os.environ)
-    if settings.google_ads_config:
+    if settings.asks_google:
         raise SettingsError(
-            "the demo talks to the emulator; unset GADS_GOOGLE_ADS_CONFIG, or set another GADS_HOME too"
+            "the demo talks to the emulator; unset GADS_GOOGLE_ADS_CONFIG and the GOOGLE_ADS_* variables"
         )
     stages = Stages()
     reasons: list[str] = []

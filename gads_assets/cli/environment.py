@@ -14,6 +14,8 @@ from gads_assets.settings import Settings, read_settings
 from gads_assets.state.migration import migrate
 from gads_assets.state.server import start_database
 
+_LIBRARY_FILE = "GOOGLE_ADS_CONFIGURATION_FILE_PATH"
+
 
 def environment(as_json: JsonOption = False) -> None:
     """Print the shell lines that plain `dagster` commands need: eval "$(gads env)".
@@ -37,14 +39,22 @@ def environment(as_json: JsonOption = False) -> None:
 
 
 def given_variables(settings: Settings, environment: Mapping[str, str]) -> dict[str, str]:
-    """The GADS_* variables that are set, with paths made absolute: the shell may change its folder."""
-    given = {name: value for name, value in environment.items() if name.startswith("GADS_") and value.strip()}
+    """The GADS_* variables that are set, with paths made absolute: the shell may change its folder.
+
+    Of the library's own variables only the path is among them: the shell has the others, and they hold secrets.
+    """
+    given = {
+        name: value
+        for name, value in environment.items()
+        if (name.startswith("GADS_") or name == _LIBRARY_FILE) and value.strip()
+    }
     resolved = {
         "GADS_RAW_URI": settings.raw_uri,
         "GADS_WAREHOUSE_URI": settings.warehouse_uri,
         "GADS_CATALOG": settings.catalog_path,
         "GADS_SPARK_JARS": settings.spark_jars,
         "GADS_GOOGLE_ADS_CONFIG": settings.google_ads_config,
+        _LIBRARY_FILE: settings.google_ads_config,
     }
     return given | {name: str(place) for name, place in resolved.items() if name in given}
 

@@ -188,10 +188,10 @@ def _catalog_detail(settings: Settings) -> str:
 def _api_detail(settings: Settings) -> str:
     if settings.google_ads_config:
         if not settings.google_ads_config.is_file():
-            raise SetupError(
-                f"GADS_GOOGLE_ADS_CONFIG {settings.google_ads_config} is not a file; name a google-ads.yaml"
-            )
+            raise SetupError(f"{settings.google_ads_config} is not a file; name a google-ads.yaml")
         return f"Google, with {settings.google_ads_config}"
+    if settings.google_ads_variables:
+        return "Google, with the GOOGLE_ADS_* variables"
     if settings.google_ads_endpoint:
         return f"emulator at {settings.google_ads_endpoint}"
     return "emulator, started by each process that needs it"

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import grpc
 import yaml
-from google.auth.exceptions import GoogleAuthError
+from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError
 from google.oauth2.credentials import Credentials
 from google.protobuf.message import Message
 
@@ -31,6 +31,7 @@ GOOGLE: Final = "google"
 # A stream may take long; one that says nothing for this long will not end at all.
 _TIMEOUT = 1800.0
 _ENDPOINT = re.compile(r"[A-Za-z0-9.\-\[\]:]+:[0-9]{1,5}\Z")
+_HEADER = re.compile(r"[!-~]+\Z")
 # The library logs requests and responses, with headers and row values; our errors say what is needed.
 _LIBRARY_LOGGER = "google.ads.googleads.client"
 
@@ -131,31 +132,37 @@ def connect_to_emulator(
 
 
 def connect_to_google(
-    config_path: Path, *, api_version: str, login_customer_id: CustomerId | None = None
+    configuration: Path | Mapping[str, Any], *, api_version: str, login_customer_id: CustomerId | None = None
 ) -> GoogleAdsSource:
-    """Uses a google-ads.yaml as Google documents it; its login_customer_id gives way to the argument.
+    """Uses a google-ads.yaml, or its keys, as Google documents them; its login_customer_id gives way to the argument.
 
-    Asks Google for an access token at once. Raises SettingsError for a file that cannot be used and
-    AuthenticationError for credentials that Google refuses; no message repeats a value of the file.
+    Asks Google for an access token at once. Raises SettingsError for what cannot be used and AuthenticationError for
+    credentials that Google refuses; no message repeats a value of the configuration.
     """
     _require_installed(api_version)
     _silence_library()
-    settings = _read_configuration(config_path)
-    # The file's logging section would reconfigure the whole process, and log what must not be logged.
+    if isinstance(configuration, Path):
+        named = f"the google-ads.yaml {configuration}"
+        settings = _read_configuration(configuration, named)
+    else:
+        named = "the GOOGLE_ADS_* variables"
+        settings = dict(configuration)
+    _require_headers(settings, named)
+    # The logging section would reconfigure the whole process, and log what must not be logged.
     settings.pop("logging", None)
-    login = login_customer_id or _own_login(settings, config_path)
+    login = login_customer_id or _own_login(settings, named)
     settings |= {"login_customer_id": login, "use_proto_plus": False}
     client_class = importlib.import_module("google.ads.googleads.client").GoogleAdsClient
     try:
         client = client_class.load_from_dict(settings, version=api_version)
+    except (DefaultCredentialsError, ValueError, TypeError, OSError, LookupError, AttributeError):
+        # The library's sentence may quote a value; the keys it wants are documented, so they are named here.
+        raise SettingsError(
+            f"{named} cannot be used: it needs developer_token, and either client_id, client_secret and refresh_token, "
+            "or json_key_file_path naming a service account's key file, or use_application_default_credentials"
+        ) from None
     except GoogleAuthError as error:
         raise authentication_error(error, customer_id=login) from None
-    except (ValueError, TypeError, OSError):
-        # The library's sentence may quote the file; the keys it wants are documented, so they are named here.
-        raise SettingsError(
-            f"GADS_GOOGLE_ADS_CONFIG {config_path} cannot be used: it needs developer_token, and either client_id, "
-            "client_secret and refresh_token, or json_key_file_path naming a service account's key file"
-        ) from None
 
     def new_service(name: str, login: CustomerId) -> Any:
         # A client of its own would ask for a token of its own. The source makes its services one at a time.
@@ -165,29 +172,38 @@ def connect_to_google(
     return GoogleAdsSource(new_service=new_service, origin=GOOGLE, api_version=api_version, login_customer_id=login)
 
 
-def _own_login(settings: Mapping[str, Any], path: Path) -> CustomerId:
+def _own_login(settings: Mapping[str, Any], named: str) -> CustomerId:
     given = settings.get("login_customer_id")
     if given is None:
         raise SettingsError(
-            f"there is no manager account to start from; set GADS_GOOGLE_ADS_LOGIN, or login_customer_id in {path}"
+            f"there is no manager account to start from; set GADS_GOOGLE_ADS_LOGIN, or login_customer_id in {named}"
         )
     try:
         return parse_customer_id(str(given))
     except PartitionKeyError:
         # Not repeated: in the wrong line it may be a secret.
-        raise SettingsError(f"login_customer_id in {path} is not ten digits; write it as 1234567890") from None
+        raise SettingsError(f"login_customer_id in {named} is not ten digits; write it as 1234567890") from None
 
 
-def _read_configuration(path: Path) -> dict[str, Any]:
+def _require_headers(settings: dict[str, Any], named: str) -> None:
+    """gRPC refuses a header that is not plain text with an error that shows all headers of the call."""
+    for key in ("developer_token", "ads_assistant"):
+        if key in settings:
+            settings[key] = text = str(settings[key])
+            if not _HEADER.match(text):
+                raise SettingsError(f"{key} in {named} has characters that no header may have; copy it again")
+
+
+def _read_configuration(path: Path, named: str) -> dict[str, Any]:
     try:
         document = yaml.safe_load(path.read_bytes())
     except OSError as error:
-        raise SettingsError(f"GADS_GOOGLE_ADS_CONFIG {path} cannot be read ({error.strerror})") from None
+        raise SettingsError(f"{named} cannot be read ({error.strerror})") from None
     except yaml.YAMLError:
         # PyYAML's message quotes the offending line, which may be a token.
-        raise SettingsError(f"GADS_GOOGLE_ADS_CONFIG {path} is not YAML; write it as `key: value` lines") from None
+        raise SettingsError(f"{named} is not YAML; write it as `key: value` lines") from None
     if not isinstance(document, dict):
-        raise SettingsError(f"GADS_GOOGLE_ADS_CONFIG {path} is not a mapping; write it as `key: value` lines")
+        raise SettingsError(f"{named} is not a mapping; write it as `key: value` lines")
     return document
 
 

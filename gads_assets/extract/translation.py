@@ -56,7 +56,7 @@ _SENTENCES: dict[type[ExtractionError], tuple[str, str]] = {
     TransientApiError: ("the call for account {customer_id} broke off", "try again"),
     AuthenticationError: (
         "the API refuses these credentials",
-        "mend the google-ads.yaml, no account will work before that",
+        "mend the google-ads.yaml or the GOOGLE_ADS_* variables, no account will work before that",
     ),
 }
 
@@ -132,7 +132,8 @@ def _token_refused(reason: str | None, customer_id: CustomerId) -> Authenticatio
     """Only OAuth's own word for the failure is shown: the rest of its answer may repeat what was sent."""
     said = f" ({reason})" if reason else ""
     return AuthenticationError(
-        f"Google refuses the credentials of the google-ads.yaml{said}; create new ones, nothing works before that",
+        f"Google refuses the credentials{said}; create new ones for the google-ads.yaml or the GOOGLE_ADS_* variables, "
+        "nothing works before that",
         customer_id=customer_id,
     )
 

@@ -143,8 +143,9 @@ class Workplace:
 
         settings, version = self.settings, self.catalog.api_version
         login = parse_customer_id(settings.google_ads_login) if settings.google_ads_login else None
-        if settings.google_ads_config:
-            return connect_to_google(settings.google_ads_config, api_version=version, login_customer_id=login)
+        if settings.asks_google:
+            credentials = settings.google_ads_config or settings.google_ads_variables
+            return connect_to_google(credentials, api_version=version, login_customer_id=login)
         authority = settings.emulator_home / CA_FILE
         return connect_to_emulator(
             self.endpoint, authority, api_version=version, login_customer_id=login or MANAGER_CUSTOMER_ID

@@ -24,7 +24,7 @@ PROGRAMS = Path(sys.executable).parent
 GADS = str(PROGRAMS / "gads")
 PATIENCE = 300.0
 
-_OURS = ("GADS_", "DAGSTER_", "SPARK_", "PYSPARK_", "PG")
+_OURS = ("GADS_", "GOOGLE_ADS_", "DAGSTER_", "SPARK_", "PYSPARK_", "PG")
 
 Finished = subprocess.CompletedProcess[str]
 Partition = tuple[str, str, str]

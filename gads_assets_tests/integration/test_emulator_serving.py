@@ -10,15 +10,10 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from time import monotonic
 
 import pytest
-import yaml
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
 
 from gads_assets.catalog.fields import installed_api_versions
 from gads_assets.domain.keys import CustomerId
@@ -27,6 +22,15 @@ from gads_assets.emulator.server import RunningEmulator, serve_emulator
 from gads_assets.errors import SettingsError, SetupError
 from gads_assets.extract.accounts import discover_accounts
 from gads_assets.extract.client import GoogleAdsSource, connect_to_emulator, connect_to_google
+from gads_assets_tests.google_credentials import (
+    EXPIRES_AT_ONCE,
+    GRANTED,
+    REFUSED,
+    TokenAnswer,
+    serving_tokens,
+    trusting,
+    write_google_ads_yaml,
+)
 
 BAKERY = CustomerId("2145550101")
 DAY = "SELECT campaign.id, segments.date FROM campaign WHERE segments.date = '2024-06-04'"
@@ -209,34 +213,6 @@ def test_the_command_takes_faults_from_its_options_or_from_the_environment(home:
                 list(source.stream(BAKERY, "SELECT ad_group.id FROM ad_group", login_customer_id=MANAGER_CUSTOMER_ID))
 
 
-class TokenServer(ThreadingHTTPServer):
-    """Google's OAuth end: gives `answers` one after the other, repeating the last."""
-
-    answers: list[tuple[int, dict[str, object]]]
-
-
-class _TokenHandler(BaseHTTPRequestHandler):
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
-        assert isinstance(self.server, TokenServer)
-        answers = self.server.answers
-        status, document = answers.pop(0) if len(answers) > 1 else answers[0]
-        content = json.dumps(document).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-_TokenAnswer = tuple[int, dict[str, object]]
-GRANTED: _TokenAnswer = (200, {"access_token": "granted-token", "expires_in": 3600, "token_type": "Bearer"})
-EXPIRES_AT_ONCE: _TokenAnswer = (200, {"access_token": "granted-token", "expires_in": 1, "token_type": "Bearer"})
-REFUSED: _TokenAnswer = (400, {"error": "invalid_grant", "error_description": "hunter2 was revoked"})
-
 # A process of its own, as only its first TLS handshake decides whom the library's channel trusts.
 ASK_GOOGLE = """
 import sys
@@ -252,42 +228,17 @@ except GadsError as error:
 """
 
 
-def ask_google(emulator: RunningEmulator, folder: Path, answers: list[_TokenAnswer], **changes: object) -> str:
-    server = TokenServer(("127.0.0.1", 0), _TokenHandler)
-    server.answers = answers
-    Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        key = rsa.generate_private_key(public_exponent=65537, key_size=2048).private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-        account = {
-            "type": "service_account",
-            "client_email": "reader@example.test",
-            "private_key": key.decode(),
-            "private_key_id": "1",
-            "token_uri": f"http://127.0.0.1:{server.server_port}/token",
-        }
-        (folder / "key.json").write_text(json.dumps(account))
-        settings = {
-            "developer_token": "developer-hunter2",
-            "json_key_file_path": str(folder / "key.json"),
-            "use_proto_plus": True,
-            "endpoint": emulator.endpoint,
-            "logging": {"version": 1, "root": {"level": "DEBUG"}},
-            **changes,
-        }
-        (folder / "google-ads.yaml").write_text(yaml.safe_dump(settings))
+def ask_google(emulator: RunningEmulator, folder: Path, *answers: TokenAnswer) -> str:
+    with serving_tokens(*answers) as server:
+        path = write_google_ads_yaml(folder, server, endpoint=emulator.endpoint)
         done = subprocess.run(
-            [sys.executable, "-c", ASK_GOOGLE, str(folder / "google-ads.yaml"), DAY],
-            env={**os.environ, "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": str(emulator.ca_path), "NO_PROXY": "*"},
+            [sys.executable, "-c", ASK_GOOGLE, str(path), DAY],
+            env={**os.environ, **trusting(emulator.ca_path)},
             capture_output=True,
             text=True,
             timeout=60,
             check=True,
         )
-    finally:
-        server.shutdown()
-        server.server_close()
     assert "hunter2" not in done.stdout + done.stderr
     assert done.stderr == ""
     return done.stdout.strip()
@@ -296,7 +247,7 @@ def ask_google(emulator: RunningEmulator, folder: Path, answers: list[_TokenAnsw
 def test_a_google_ads_yaml_reaches_the_api_through_the_librarys_own_client(
     emulator: RunningEmulator, tmp_path: Path
 ) -> None:
-    origin, rows = ask_google(emulator, tmp_path, [GRANTED]).split()
+    origin, rows = ask_google(emulator, tmp_path, GRANTED).split()
     assert origin == "google"
     assert int(rows) == row_count(connected(emulator))
 
@@ -304,16 +255,16 @@ def test_a_google_ads_yaml_reaches_the_api_through_the_librarys_own_client(
 def test_credentials_that_google_refuses_are_reported_without_being_shown(
     emulator: RunningEmulator, tmp_path: Path
 ) -> None:
-    assert ask_google(emulator, tmp_path, [REFUSED]).startswith(
-        "AuthenticationError Google refuses the credentials of the google-ads.yaml (invalid_grant)"
+    assert ask_google(emulator, tmp_path, REFUSED).startswith(
+        "AuthenticationError Google refuses the credentials (invalid_grant)"
     )
 
 
 def test_a_token_refused_in_mid_life_is_about_credentials_although_grpc_says_unavailable(
     emulator: RunningEmulator, tmp_path: Path
 ) -> None:
-    assert ask_google(emulator, tmp_path, [EXPIRES_AT_ONCE, REFUSED]).startswith(
-        "AuthenticationError Google refuses the credentials of the google-ads.yaml (invalid_grant)"
+    assert ask_google(emulator, tmp_path, EXPIRES_AT_ONCE, REFUSED).startswith(
+        "AuthenticationError Google refuses the credentials (invalid_grant)"
     )
 
 

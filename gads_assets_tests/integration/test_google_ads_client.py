@@ -1,5 +1,8 @@
 """What the library's client sends and how long it waits, seen from a server's side."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -20,6 +23,15 @@ from gads_assets.errors import CustomerUnavailableError, SettingsError
 from gads_assets.extract.client import GoogleAdsSource, connect_to_emulator
 from gads_assets.orchestration.workplace import Workplace
 from gads_assets.settings import read_settings
+from gads_assets.state.server import stop_database
+from gads_assets_tests.google_credentials import (
+    GRANTED,
+    TokenServer,
+    serving_tokens,
+    trusting,
+    write_google_ads_yaml,
+    write_key_file,
+)
 
 if TYPE_CHECKING:
     _GenericHandler = grpc.GenericRpcHandler[Any, Any]
@@ -30,6 +42,9 @@ else:
 BAKERY = CustomerId("2145550101")
 OTHER_MANAGER = CustomerId("1000000007")
 NAMES = "SELECT customer.id FROM customer"
+
+PROGRAM = str(Path(sys.executable).parent / "gads")
+SECRET = "hunter2"
 
 # Gets the request and the call, gives the responses.
 Answer = Callable[[Any, grpc.ServicerContext], Iterator[Any]]
@@ -151,3 +166,90 @@ def test_finding_accounts_starts_from_the_emulators_manager_unless_another_login
     for login, expected in (("", MANAGER_CUSTOMER_ID), ("100-000-0007", OTHER_MANAGER)):
         with Workplace(read_settings({**home, "GADS_GOOGLE_ADS_LOGIN": login})) as here:
             assert here.source.login_customer_id == expected
+
+
+def run(home: Path, command: Sequence[str], **variables: str) -> subprocess.CompletedProcess[str]:
+    """In a process of its own, as only its first TLS handshake decides whom the library's channel trusts."""
+    foreign = ("GADS_", "GOOGLE_ADS_", "DAGSTER_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
+    return subprocess.run(
+        list(command),
+        env={**kept, "GADS_HOME": str(home), **variables},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def library_variables(folder: Path, server: TokenServer, endpoint: str) -> dict[str, str]:
+    return {
+        "GOOGLE_ADS_DEVELOPER_TOKEN": "developer-hunter2",
+        "GOOGLE_ADS_JSON_KEY_FILE_PATH": str(write_key_file(folder, server)),
+        "GOOGLE_ADS_ENDPOINT": endpoint,
+        "GOOGLE_ADS_LOGIN_CUSTOMER_ID": "100-000-0000",
+        "GOOGLE_ADS_USE_PROTO_PLUS": "True",
+        "GOOGLE_ADS_LOGGING": '{"version": 1, "root": {"level": "DEBUG"}}',
+    }
+
+
+ASK = """
+import os
+from gads_assets.orchestration.workplace import Workplace
+from gads_assets.settings import read_settings
+with Workplace(read_settings(os.environ)) as here:
+    source = here.source
+    rows = source.stream("2145550101", "SELECT customer.id FROM customer", login_customer_id=source.login_customer_id)
+    print(source.origin, source.login_customer_id, sum(len(batch) for batch in rows))
+"""
+
+
+def test_credentials_in_the_librarys_own_variables_reach_the_api_under_their_own_login(tmp_path: Path) -> None:
+    with serve_emulator(home=tmp_path / "emulator") as emulator, serving_tokens(GRANTED) as server:
+        variables = library_variables(tmp_path, server, emulator.endpoint)
+        done = run(tmp_path, [sys.executable, "-c", ASK], **variables, **trusting(emulator.ca_path))
+    assert (done.stdout, done.stderr) == ("google 1000000000 1\n", "")
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ({"GOOGLE_ADS_REFRESH_TOKEN": SECRET}, "the GOOGLE_ADS_\\* variables cannot be used: it needs"),
+        ({"GOOGLE_ADS_DEVELOPER_TOKEN": f"{SECRET}\n{SECRET}"}, "developer_token in .* that no header may have"),
+        ({"GOOGLE_ADS_ADS_ASSISTANT": f"ü{SECRET}", "GOOGLE_ADS_CLIENT_ID": "1"}, "ads_assistant in .* no header"),
+        ({"GOOGLE_ADS_JSON_KEY_FILE_PATH": "KEY_FILE"}, "cannot be used: it needs .* key file"),
+    ],
+)
+def test_variables_that_cannot_be_used_are_one_line_that_shows_none_of_their_values(
+    tmp_path: Path, variables: dict[str, str], said: str
+) -> None:
+    key_file = tmp_path / "key.json"
+    key_file.write_text(f'["{SECRET}"]')
+    given = {name: value.replace("KEY_FILE", str(key_file)) for name, value in variables.items()}
+    settings = read_settings({"GADS_HOME": str(tmp_path), "GADS_GOOGLE_ADS_LOGIN": "1000000000", **given})
+    with Workplace(settings) as here, pytest.raises(SettingsError, match=said) as refusal:
+        _ = here.source
+    assert SECRET not in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+def test_no_command_shows_or_keeps_a_credential_not_even_when_it_crashes(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with serving_tokens(GRANTED) as server:
+        variables = library_variables(tmp_path, server, "localhost:1")
+        # An endpoint that is no text makes gRPC fail in a way that nobody foresaw.
+        file = write_google_ads_yaml(tmp_path, server, endpoint=5, login_customer_id="1000000000")
+        shown = ""
+        for given in (variables, {"GOOGLE_ADS_CONFIGURATION_FILE_PATH": str(file)}):
+            for command in (["env"], ["doctor"], ["customers", "sync"], ["demo"]):
+                done = run(home, [PROGRAM, *command], **given)
+                shown += done.stdout + done.stderr
+    stop_database(home / "postgres")
+    assert f"export GOOGLE_ADS_CONFIGURATION_FILE_PATH={file}" in shown
+    assert "Google, with the GOOGLE_ADS_* variables" in shown
+    assert "the demo talks to the emulator" in shown
+    assert "the trace is in" in shown
+    assert SECRET not in shown
+    kept = [path for folder in ("logs", "dagster") for path in (home / folder).rglob("*") if path.is_file()]
+    assert not [path for path in kept if SECRET in path.read_text(errors="replace")]
+    assert [path for path in kept if path.parent.name == "logs"], shown

@@ -1,4 +1,6 @@
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -97,3 +99,74 @@ def test_a_setting_that_cannot_be_used_is_refused_by_name_and_without_secrets(
     with pytest.raises(SettingsError, match=named) as refused:
         read_settings(environment)
     assert "secret" not in str(refused.value)
+
+
+LIBRARY_VARIABLES = {
+    "GOOGLE_ADS_CLIENT_ID": "id",
+    "GOOGLE_ADS_CLIENT_SECRET": "secret",
+    "GOOGLE_ADS_REFRESH_TOKEN": "secret",
+    "GOOGLE_ADS_LOGIN_CUSTOMER_ID": "1234567890",
+}
+
+
+@pytest.mark.parametrize(
+    ("environment", "file", "variables"),
+    [
+        ({}, None, set()),
+        ({"GADS_GOOGLE_ADS_CONFIG": "/a.yaml", "GOOGLE_ADS_CONFIGURATION_FILE_PATH": "/b.yaml"}, "/a.yaml", set()),
+        ({"GOOGLE_ADS_CONFIGURATION_FILE_PATH": "/b.yaml", **LIBRARY_VARIABLES}, "/b.yaml", set()),
+        (LIBRARY_VARIABLES, None, {"client_id", "client_secret", "refresh_token", "login_customer_id"}),
+        ({"GADS_GOOGLE_ADS_ENDPOINT": "localhost:1", **LIBRARY_VARIABLES}, None, set()),
+        (
+            {"GADS_GOOGLE_ADS_ENDPOINT": "localhost:1", "GOOGLE_ADS_CONFIGURATION_FILE_PATH": "/b.yaml"},
+            None,
+            set(),
+        ),
+        ({"GOOGLE_ADS_LOGIN_CUSTOMER_ID": "1234567890", "GOOGLE_ADS_HTTP_PROXY": "http://p"}, None, set()),
+        ({"GOOGLE_ADS_USE_APPLICATION_DEFAULT_CREDENTIALS": "False"}, None, set()),
+        (
+            {"GOOGLE_ADS_USE_APPLICATION_DEFAULT_CREDENTIALS": "True"},
+            None,
+            {"use_application_default_credentials"},
+        ),
+        ({"GOOGLE_ADS_DEVELOPER_TOKEN": " secret "}, None, {"developer_token"}),
+    ],
+)
+def test_credentials_come_from_one_place_and_the_first_that_is_set(
+    environment: dict[str, str], file: str | None, variables: set[str]
+) -> None:
+    settings = read_settings(environment)
+    assert settings.google_ads_config == (Path(file) if file else None)
+    assert set(settings.google_ads_variables) == variables
+    assert settings.asks_google == bool(file or variables)
+
+
+def test_every_variable_of_the_library_is_passed_on_under_the_librarys_own_key() -> None:
+    library: Any = import_module("google.ads.googleads.config")
+    keys = library._KEYS_ENV_VARIABLES_MAP
+    given = {name: "secret" for key, name in keys.items() if key != "configuration_file_path"}
+    assert read_settings(given).google_ads_variables.keys() == keys.keys() - {"configuration_file_path"}
+
+
+def test_a_google_ads_yaml_in_the_users_folder_is_not_taken_without_being_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "google-ads.yaml").write_text("developer_token: secret")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert not read_settings({}).asks_google
+    named = read_settings({"GADS_GOOGLE_ADS_CONFIG": "~/google-ads.yaml"})
+    assert named.google_ads_config == tmp_path / "google-ads.yaml"
+
+
+def test_settings_can_be_printed_without_showing_a_secret() -> None:
+    settings = read_settings(
+        {
+            **LIBRARY_VARIABLES,
+            "GADS_DATABASE_URL": "postgresql://u:secret@h/d",
+            "GADS_DATABASE_URL_LOADER": "postgresql://l:secret@h/d",
+            "GADS_RAW_URI": "s3://key:secret@bucket",
+            "GADS_WAREHOUSE_URI": "s3://key:secret@bucket",
+            "GADS_SPARK_REMOTE": "sc://h/;token=secret",
+        }
+    )
+    assert "secret" not in repr(settings)
