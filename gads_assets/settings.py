@@ -18,6 +18,8 @@
 | GADS_GOOGLE_ADS_ENDPOINT      | an emulator per process  | an emulator that runs already: localhost:port             |
 | GADS_GOOGLE_ADS_LOGIN         | the credentials' own     | the manager account under which customers are found;      |
 |                               |                          | the emulator has one, for Google there is no default      |
+| GADS_API_DEADLINE             | 3600                     | seconds that one call to the API may take                 |
+| GADS_API_SILENCE              | 300                      | seconds in which a call may receive nothing               |
 | GADS_EMULATOR_FAULTS          | none                     | failures for the emulator, as `gads emulator --help` lists|
 
 Credentials come from one place, the first of these that is set: the file GADS_GOOGLE_ADS_CONFIG, the file
@@ -40,6 +42,7 @@ _PROJECT = Path(__file__).resolve().parent.parent
 _CONNECT_PORT = 15002  # Spark Connect's own default
 _BASIC_ACCESS = 15_000  # operations a day for a developer token with basic access
 _DIGITS_OF_A_LIMIT = 15
+_SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,3})?\Z")
 _LIBRARY_PREFIX = "GOOGLE_ADS_"
 _LIBRARY_FILE = "GOOGLE_ADS_CONFIGURATION_FILE_PATH"
 # Any of these says that Google is meant. A login or a proxy alone does not.
@@ -74,6 +77,8 @@ class Settings:
     google_ads_endpoint: str | None
     google_ads_login: str | None
     emulator_faults: str | None
+    api_deadline: float
+    api_silence: float
     role_database_urls: Mapping[Role, str] = field(default_factory=dict, repr=False)
     google_ads_variables: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The GOOGLE_ADS_* variables by the keys of a google-ads.yaml, if the credentials are there."""
@@ -163,6 +168,8 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         google_ads_endpoint=value("GADS_GOOGLE_ADS_ENDPOINT"),
         google_ads_login=value("GADS_GOOGLE_ADS_LOGIN"),
         emulator_faults=value("GADS_EMULATOR_FAULTS"),
+        api_deadline=_seconds(environment, "GADS_API_DEADLINE", 3600.0),
+        api_silence=_seconds(environment, "GADS_API_SILENCE", 300.0),
         role_database_urls=role_database_urls,
         google_ads_variables=variables,
     )
@@ -187,6 +194,15 @@ def _value(environment: Mapping[str, str], name: str) -> str | None:
 def _path(environment: Mapping[str, str], name: str) -> Path | None:
     text = _value(environment, name)
     return Path(text).expanduser().absolute() if text else None
+
+
+def _seconds(environment: Mapping[str, str], name: str, default: float) -> float:
+    text = _value(environment, name)
+    if text is None:
+        return default
+    if not _SECONDS.match(text) or not float(text):
+        raise SettingsError(f"{name} {text[:40]!r} is not a number of seconds above 0; write it as {default:g}")
+    return float(text)
 
 
 def _credentials(environment: Mapping[str, str]) -> tuple[Path | None, dict[str, str]]:

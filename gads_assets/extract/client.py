@@ -10,8 +10,11 @@ import importlib
 import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock, Thread
+from time import monotonic
 from typing import Any, Final
 
 import grpc
@@ -22,20 +25,30 @@ from google.protobuf.message import Message
 
 from gads_assets.catalog.fields import installed_api_versions
 from gads_assets.domain.keys import CustomerId, parse_customer_id
-from gads_assets.errors import PartitionKeyError, SettingsError
+from gads_assets.errors import PartitionKeyError, SettingsError, TransientApiError
 from gads_assets.extract.translation import authentication_error, translated
 
 EMULATOR: Final = "emulator"
 GOOGLE: Final = "google"
 
-# A stream may take long; one that says nothing for this long will not end at all.
-_TIMEOUT = 1800.0
 _ENDPOINT = re.compile(r"[A-Za-z0-9.\-\[\]:]+:[0-9]{1,5}\Z")
 _HEADER = re.compile(r"[!-~]+\Z")
 # The library logs requests and responses, with headers and row values; our errors say what is needed.
 _LIBRARY_LOGGER = "google.ads.googleads.client"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Patience:
+    """In seconds: `deadline` is for a whole call, `silence` for each wait in which nothing arrives.
+
+    A long answer needs a long deadline; a call that has died is found by its silence long before that.
+    """
+
+    deadline: float = 3600.0
+    silence: float = 300.0
+
+
+_DEFAULT_PATIENCE = Patience()
 # Makes the library's client of the named service, such as GoogleAdsService, whose calls carry this login.
 _NewService = Callable[[str, CustomerId], Any]
 
@@ -47,9 +60,16 @@ class GoogleAdsSource:
     """
 
     def __init__(
-        self, *, new_service: _NewService, origin: str, api_version: str, login_customer_id: CustomerId
+        self,
+        *,
+        new_service: _NewService,
+        origin: str,
+        api_version: str,
+        login_customer_id: CustomerId,
+        patience: Patience,
     ) -> None:
         self._new_service = new_service
+        self._patience = patience
         self._services: dict[tuple[str, CustomerId], Any] = {}
         self._lock = Lock()
         self.origin = origin
@@ -57,7 +77,7 @@ class GoogleAdsSource:
         self.login_customer_id = login_customer_id
 
     def stream(
-        self, customer_id: CustomerId, gaql: str, *, login_customer_id: CustomerId, timeout: float = _TIMEOUT
+        self, customer_id: CustomerId, gaql: str, *, login_customer_id: CustomerId
     ) -> Iterator[Sequence[Message]]:
         """Batches of protobuf GoogleAdsRow, as the API sends them; whatever goes wrong is an ExtractionError leaf.
 
@@ -65,32 +85,94 @@ class GoogleAdsSource:
         """
         # Being a method of this object, the generator holds the service: collected in mid-stream, it would close
         # the channel.
-        call: Any = None
+        service = self._service("GoogleAdsService", login_customer_id)
+        patience, started = self._patience, monotonic()
+        silence = _SilenceLimit(patience.silence)
         try:
-            service = self._service("GoogleAdsService", login_customer_id)
-            call = service.search_stream(customer_id=customer_id, query=gaql, timeout=timeout)
-            for response in call:
-                yield response.results
+            call = service.search_stream(customer_id=customer_id, query=gaql, timeout=patience.deadline)
+            with silence.watching(call):
+                while (response := silence.next_of(call)) is not None:
+                    yield response.results
         except Exception as error:
+            if silence.exceeded:
+                raise _silent(customer_id, patience) from error
             failure = translated(error, customer_id=customer_id)
             if failure is None:
                 raise
+            if isinstance(failure, TransientApiError) and monotonic() - started >= patience.deadline:
+                failure = _late(customer_id, patience)
             raise failure from error
-        finally:
-            if call is not None:
-                call.cancel()
 
     def _service(self, name: str, login_customer_id: CustomerId) -> Any:
         """One channel for each login, made once: the library puts the login into the channel, not into the call."""
         with self._lock:
             key = (name, login_customer_id)
             if key not in self._services:
-                self._services[key] = self._new_service(name, login_customer_id)
+                service = self._services[key] = self._new_service(name, login_customer_id)
+                if name == "GoogleAdsService":
+                    # Else api_core waits for the first response inside the call, where nothing could cancel it.
+                    service.transport.search_stream._prefetch_first_result_ = False
             return self._services[key]
 
 
+class _SilenceLimit:
+    """Cancels a call when one wait for its next response takes too long; the time between two waits is the caller's."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._waiting_since: float | None = None
+        self.exceeded = False
+
+    @contextmanager
+    def watching(self, call: Any) -> Iterator[None]:
+        ended = Event()
+        Thread(target=self._watch, args=(call, ended), daemon=True, name="gads-silence").start()
+        try:
+            yield
+        finally:
+            ended.set()
+            call.cancel()
+
+    def next_of(self, call: Any) -> Any:
+        self._waiting_since = monotonic()
+        response = next(call, None)
+        self._waiting_since = None
+        return response
+
+    def _watch(self, call: Any, ended: Event) -> None:
+        left = self._seconds
+        while not ended.wait(left):
+            since = self._waiting_since
+            left = self._seconds if since is None else since + self._seconds - monotonic()
+            if left <= 0:
+                self.exceeded = True
+                call.cancel()
+                return
+
+
+def _silent(customer_id: CustomerId, patience: Patience) -> TransientApiError:
+    return TransientApiError(
+        f"nothing was heard for account {customer_id} in {patience.silence:g} seconds, the call was cancelled; "
+        "try again, or raise GADS_API_SILENCE",
+        customer_id=customer_id,
+    )
+
+
+def _late(customer_id: CustomerId, patience: Patience) -> TransientApiError:
+    return TransientApiError(
+        f"the call for account {customer_id} took longer than {patience.deadline:g} seconds and was cancelled; "
+        "ask for fewer days, or raise GADS_API_DEADLINE",
+        customer_id=customer_id,
+    )
+
+
 def connect_to_emulator(
-    endpoint: str, ca_path: Path, *, api_version: str, login_customer_id: CustomerId
+    endpoint: str,
+    ca_path: Path,
+    *,
+    api_version: str,
+    login_customer_id: CustomerId,
+    patience: Patience = _DEFAULT_PATIENCE,
 ) -> GoogleAdsSource:
     _require_installed(api_version)
     _silence_library()
@@ -127,12 +209,20 @@ def connect_to_emulator(
         return client_class(transport=transport_class(channel=intercepted))
 
     return GoogleAdsSource(
-        new_service=new_service, origin=EMULATOR, api_version=api_version, login_customer_id=login_customer_id
+        new_service=new_service,
+        origin=EMULATOR,
+        api_version=api_version,
+        login_customer_id=login_customer_id,
+        patience=patience,
     )
 
 
 def connect_to_google(
-    configuration: Path | Mapping[str, Any], *, api_version: str, login_customer_id: CustomerId | None = None
+    configuration: Path | Mapping[str, Any],
+    *,
+    api_version: str,
+    login_customer_id: CustomerId | None = None,
+    patience: Patience = _DEFAULT_PATIENCE,
 ) -> GoogleAdsSource:
     """Uses a google-ads.yaml, or its keys, as Google documents them; its login_customer_id gives way to the argument.
 
@@ -169,7 +259,9 @@ def connect_to_google(
         client.login_customer_id = login
         return client.get_service(name)
 
-    return GoogleAdsSource(new_service=new_service, origin=GOOGLE, api_version=api_version, login_customer_id=login)
+    return GoogleAdsSource(
+        new_service=new_service, origin=GOOGLE, api_version=api_version, login_customer_id=login, patience=patience
+    )
 
 
 def _own_login(settings: Mapping[str, Any], named: str) -> CustomerId:

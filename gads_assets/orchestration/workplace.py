@@ -139,16 +139,21 @@ class Workplace:
         """Google when there are credentials, else the emulator."""
         from gads_assets.emulator.accounts import MANAGER_CUSTOMER_ID  # noqa: PLC0415
         from gads_assets.emulator.authority import CA_FILE  # noqa: PLC0415
-        from gads_assets.extract.client import connect_to_emulator, connect_to_google  # noqa: PLC0415
+        from gads_assets.extract.client import Patience, connect_to_emulator, connect_to_google  # noqa: PLC0415
 
         settings, version = self.settings, self.catalog.api_version
         login = parse_customer_id(settings.google_ads_login) if settings.google_ads_login else None
+        patience = Patience(deadline=settings.api_deadline, silence=settings.api_silence)
         if settings.asks_google:
             credentials = settings.google_ads_config or settings.google_ads_variables
-            return connect_to_google(credentials, api_version=version, login_customer_id=login)
+            return connect_to_google(credentials, api_version=version, login_customer_id=login, patience=patience)
         authority = settings.emulator_home / CA_FILE
         return connect_to_emulator(
-            self.endpoint, authority, api_version=version, login_customer_id=login or MANAGER_CUSTOMER_ID
+            self.endpoint,
+            authority,
+            api_version=version,
+            login_customer_id=login or MANAGER_CUSTOMER_ID,
+            patience=patience,
         )
 
     @cached_property

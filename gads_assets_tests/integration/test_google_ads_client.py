@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
-from threading import Barrier
+from threading import Barrier, Event
+from time import sleep
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -19,8 +20,8 @@ from gads_assets.domain.keys import CustomerId
 from gads_assets.emulator.accounts import ACCOUNTS, MANAGER_CUSTOMER_ID, EmulatedAccount
 from gads_assets.emulator.authority import localhost_identity
 from gads_assets.emulator.server import serve_emulator
-from gads_assets.errors import CustomerUnavailableError, SettingsError
-from gads_assets.extract.client import GoogleAdsSource, connect_to_emulator
+from gads_assets.errors import CustomerUnavailableError, SettingsError, TransientApiError
+from gads_assets.extract.client import GoogleAdsSource, Patience, connect_to_emulator
 from gads_assets.orchestration.workplace import Workplace
 from gads_assets.settings import read_settings
 from gads_assets.state.server import stop_database
@@ -82,7 +83,9 @@ def one_response(_request: Any, _context: grpc.ServicerContext) -> Iterator[Any]
 
 
 @contextmanager
-def listening(home: Path, answer: Answer = one_response) -> Iterator[tuple[Listener, GoogleAdsSource]]:
+def listening(
+    home: Path, answer: Answer = one_response, *, deadline: float = 60, silence: float = 60
+) -> Iterator[tuple[Listener, GoogleAdsSource]]:
     identity = localhost_identity(home, now=datetime.now(UTC))
     listener = Listener(answer)
     server = grpc.server(ThreadPoolExecutor(8), handlers=[listener])
@@ -94,7 +97,11 @@ def listening(home: Path, answer: Answer = one_response) -> Iterator[tuple[Liste
         yield (
             listener,
             connect_to_emulator(
-                f"localhost:{port}", identity.ca_path, api_version="v26", login_customer_id=MANAGER_CUSTOMER_ID
+                f"localhost:{port}",
+                identity.ca_path,
+                api_version="v26",
+                login_customer_id=MANAGER_CUSTOMER_ID,
+                patience=Patience(deadline=deadline, silence=silence),
             ),
         )
     finally:
@@ -143,6 +150,76 @@ def test_the_emulator_answers_under_a_manager_and_refuses_under_a_login_that_is_
         assert len(asked(source, OTHER_MANAGER, OTHER_MANAGER)) == 1
         with pytest.raises(CustomerUnavailableError, match="USER_PERMISSION_DENIED"):
             asked(source, CustomerId("3305550102"))
+
+
+@pytest.mark.parametrize("responses_before", [0, 2])
+def test_a_call_that_falls_silent_is_cancelled_and_says_so(tmp_path: Path, responses_before: int) -> None:
+    cancelled = Event()
+
+    def falls_silent(_request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
+        context.add_callback(cancelled.set)
+        for _ in range(responses_before):
+            yield response()
+        cancelled.wait(30)
+
+    with (
+        listening(tmp_path, falls_silent, silence=0.5) as (_, source),
+        pytest.raises(TransientApiError, match=r"in 0\.5 seconds, the call was cancelled; .* GADS_API_SILENCE"),
+    ):
+        asked(source, MANAGER_CUSTOMER_ID)
+    assert cancelled.wait(30)
+
+
+def test_a_call_that_keeps_talking_may_take_longer_than_the_silence_allowed(tmp_path: Path) -> None:
+    def talks_slowly(_request: Any, _context: grpc.ServicerContext) -> Iterator[Any]:
+        for _ in range(14):
+            sleep(0.25)
+            yield response()
+
+    with listening(tmp_path, talks_slowly, silence=3.0) as (_, source):
+        assert len(list(source.stream(BAKERY, NAMES, login_customer_id=MANAGER_CUSTOMER_ID))) == 14
+
+
+def test_time_that_the_reader_takes_for_itself_is_no_silence(tmp_path: Path) -> None:
+    def two_responses(_request: Any, _context: grpc.ServicerContext) -> Iterator[Any]:
+        yield response()
+        yield response()
+
+    with listening(tmp_path, two_responses, silence=0.4) as (_, source):
+        batches = source.stream(BAKERY, NAMES, login_customer_id=MANAGER_CUSTOMER_ID)
+        next(batches)
+        sleep(1.2)
+        assert len(list(batches)) == 1
+
+
+def test_a_call_past_its_deadline_is_cancelled_although_it_keeps_talking(tmp_path: Path) -> None:
+    cancelled = Event()
+
+    def talks_for_ever(_request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
+        context.add_callback(cancelled.set)
+        while not cancelled.wait(0.05):
+            yield response()
+
+    with (
+        listening(tmp_path, talks_for_ever, deadline=0.8) as (_, source),
+        pytest.raises(TransientApiError, match=r"took longer than 0\.8 seconds .* raise GADS_API_DEADLINE"),
+    ):
+        asked(source, MANAGER_CUSTOMER_ID)
+    assert cancelled.wait(30)
+
+
+def test_leaving_the_iteration_early_ends_the_call(tmp_path: Path) -> None:
+    cancelled = Event()
+
+    def talks_for_ever(_request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
+        context.add_callback(cancelled.set)
+        while not cancelled.wait(0.05):
+            yield response()
+
+    with listening(tmp_path, talks_for_ever) as (_, source):
+        for _ in source.stream(BAKERY, NAMES, login_customer_id=MANAGER_CUSTOMER_ID):
+            break
+        assert cancelled.wait(30)
 
 
 @pytest.mark.parametrize(

@@ -90,6 +90,7 @@ def test_a_variable_set_to_nothing_counts_as_unset() -> None:
         ({"GADS_SPARK_REMOTE": "sc://host:port/;token=secret"}, "GADS_SPARK_REMOTE"),
         ({"GADS_SPARK_REMOTE": "sc:///;token=secret"}, "GADS_SPARK_REMOTE"),
         ({"GADS_SPARK_REMOTE": "sc://h", "GADS_SPARK_MASTER": "local"}, "GADS_SPARK_MASTER"),
+        *(({"GADS_API_SILENCE": text}, "GADS_API_SILENCE .* write it as 300") for text in ("0", "-1", "1e3", "5 min")),
         ({"GADS_GOOGLE_ADS_CONFIG": "a.yaml", "GADS_GOOGLE_ADS_ENDPOINT": "localhost:1"}, "GADS_GOOGLE_ADS_ENDPOINT"),
     ],
 )
