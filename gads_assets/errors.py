@@ -10,8 +10,8 @@
     ├── PartitionKeyError             a customer, day or query name that cannot name a partition
     │   └── DayNotOpenError           the account's day has not ended and settled yet
     ├── ExtractionError               the Google Ads API did not give us the day
-    │   ├── QuotaExhaustedError       wait `retry_after` seconds
-    │   ├── TransientApiError         the call may succeed when repeated
+    │   ├── QuotaExhaustedError       wait `retry_after` seconds: everybody, or the account, as `scope` says
+    │   ├── TransientApiError         the call may succeed when repeated, `retry_after` seconds later
     │   ├── CustomerUnavailableError  this account only: closed, suspended, or not ours
     │   ├── AuthenticationError       no account will work until the credentials are mended
     │   └── QueryRefusedError         the API refuses the query itself
@@ -33,7 +33,10 @@ Messages are one line: what was given, which rule it broke, what to do. `retryab
 succeed later without anybody changing anything.
 """
 
-from typing import ClassVar
+from typing import ClassVar, Literal
+
+QuotaScope = Literal["developer", "account"]
+"""Whose quota it is: that of all our calls, or that of calls for one account."""
 
 
 class GadsError(Exception):
@@ -108,14 +111,19 @@ class QuotaExhaustedError(ExtractionError):
     retryable = True
     error_class = "quota"
 
-    def __init__(self, message: str, *, customer_id: str, retry_after: float) -> None:
+    def __init__(self, message: str, *, customer_id: str, retry_after: float, scope: QuotaScope = "developer") -> None:
         super().__init__(message, customer_id=customer_id)
         self.retry_after = retry_after
+        self.scope: QuotaScope = scope
 
 
 class TransientApiError(ExtractionError):
     retryable = True
     error_class = "transient"
+
+    def __init__(self, message: str, *, customer_id: str, retry_after: float = 5.0) -> None:
+        super().__init__(message, customer_id=customer_id)
+        self.retry_after = retry_after
 
 
 class CustomerUnavailableError(ExtractionError):

@@ -18,6 +18,7 @@ from gads_assets.errors import (
     ExtractionError,
     QueryRefusedError,
     QuotaExhaustedError,
+    QuotaScope,
     TransientApiError,
 )
 
@@ -33,23 +34,64 @@ _OAUTH_REFUSAL = re.compile(
 _TRANSIENT_STATUSES = frozenset(
     {"UNAVAILABLE", "INTERNAL", "DEADLINE_EXCEEDED", "ABORTED", "CANCELLED", "UNKNOWN", "DATA_LOSS"}
 )
-_CUSTOMER_CODES = frozenset(
+# gRPC's own word for an answer above the client's limit, under the status that the API uses for quotas.
+_TOO_LARGE = re.compile(r"(message|metadata)( size)? (is )?(larger than max|exceeds)")
+# What a code means by its category, unless it stands below. Codes newer than the client come as UNKNOWN.
+_BY_CATEGORY: dict[str, type[ExtractionError]] = {
+    "authentication_error": AuthenticationError,
+    "authorization_error": CustomerUnavailableError,
+    "quota_error": QuotaExhaustedError,
+    "internal_error": TransientApiError,
+    "request_error": QueryRefusedError,
+    "query_error": QueryRefusedError,
+}
+_BY_CODE: dict[tuple[str, str], type[ExtractionError]] = {
+    # The account asks for more than a password, or is none.
+    ("authentication_error", "CLIENT_CUSTOMER_ID_INVALID"): CustomerUnavailableError,
+    ("authentication_error", "CUSTOMER_NOT_FOUND"): CustomerUnavailableError,
+    ("authentication_error", "TWO_STEP_VERIFICATION_NOT_ENROLLED"): CustomerUnavailableError,
+    ("authentication_error", "ADVANCED_PROTECTION_NOT_ENROLLED"): CustomerUnavailableError,
+    # The developer token or the Cloud project, and so every account.
+    ("authorization_error", "DEVELOPER_TOKEN_NOT_ON_ALLOWLIST"): AuthenticationError,
+    ("authorization_error", "DEVELOPER_TOKEN_PROHIBITED"): AuthenticationError,
+    ("authorization_error", "DEVELOPER_TOKEN_NOT_APPROVED"): AuthenticationError,
+    ("authorization_error", "PROJECT_DISABLED"): AuthenticationError,
+    ("authorization_error", "CLOUD_PROJECT_NOT_APPROVED_FOR_PRODUCTION"): AuthenticationError,
+    ("authorization_error", "CLOUD_PROJECT_NOT_UNDER_ORGANIZATION"): AuthenticationError,
+    ("quota_error", "ACCESS_PROHIBITED"): AuthenticationError,
+    ("request_error", "DEVELOPER_TOKEN_PARAMETER_MISSING"): AuthenticationError,
+    ("request_error", "CLOUD_PROJECT_NOT_FOUND"): AuthenticationError,
+    # The account, or the login that it is asked under.
+    ("request_error", "INVALID_CUSTOMER_ID"): CustomerUnavailableError,
+    ("request_error", "LOGIN_CUSTOMER_ID_PARAMETER_MISSING"): CustomerUnavailableError,
+    ("request_error", "CANNOT_BE_EXECUTED_BY_MANAGER_ACCOUNT"): CustomerUnavailableError,
+    ("query_error", "REQUESTED_METRICS_FOR_MANAGER"): CustomerUnavailableError,
+    ("request_error", "RPC_DEADLINE_TOO_SHORT"): TransientApiError,
+    # A refusal whose name this API version does not know; the same call will be refused again.
+    ("internal_error", "ERROR_CODE_NOT_PUBLISHED"): QueryRefusedError,
+}
+_BY_STATUS: dict[str, type[ExtractionError]] = {
+    **dict.fromkeys(_TRANSIENT_STATUSES, TransientApiError),
+    "RESOURCE_EXHAUSTED": QuotaExhaustedError,
+    "UNAUTHENTICATED": AuthenticationError,
+    "PERMISSION_DENIED": CustomerUnavailableError,
+}
+# Of several errors in one failure the first of these counts: what stops everything comes before what stops less.
+_GRAVITY = (
+    AuthenticationError,
+    QuotaExhaustedError,
+    CustomerUnavailableError,
+    QueryRefusedError,
+    TransientApiError,
+)
+# Limits on how much one account's queries may cost, whoever asks.
+_ACCOUNT_QUOTAS = frozenset(
     {
-        "CUSTOMER_NOT_ENABLED",
-        "ACTION_NOT_PERMITTED_FOR_SUSPENDED_ACCOUNT",
-        "ACCESS_DENIED_FOR_ACCOUNT_TYPE",
-        "USER_PERMISSION_DENIED",
-        "CUSTOMER_NOT_FOUND",
-        "CLIENT_CUSTOMER_ID_INVALID",
-        "INVALID_CUSTOMER_ID",
-        "INVALID_LOGIN_CUSTOMER_ID_SERVING_CUSTOMER_ID_COMBINATION",
-        "INCOMPLETE_SIGNUP",
-        "NOT_ADS_USER",
-        "REQUESTED_METRICS_FOR_MANAGER",
+        "EXCESSIVE_SHORT_TERM_QUERY_RESOURCE_CONSUMPTION",
+        "EXCESSIVE_LONG_TERM_QUERY_RESOURCE_CONSUMPTION",
+        "PAYMENTS_PROFILE_ACTIVATION_RATE_LIMIT_EXCEEDED",
     }
 )
-_TRANSIENT_CODES = frozenset({"TRANSIENT_ERROR", "INTERNAL_ERROR", "DEADLINE_EXCEEDED"})
-_CREDENTIAL_CATEGORIES = frozenset({"authentication_error", "authorization_error"})
 _SENTENCES: dict[type[ExtractionError], tuple[str, str]] = {
     CustomerUnavailableError: ("account {customer_id} cannot be asked", "the other accounts are not affected"),
     QueryRefusedError: ("the API refuses the query for account {customer_id}", "correct it in the catalog"),
@@ -78,38 +120,54 @@ class ApiFailure:
     message: str
     errors: tuple[ApiError, ...] = ()
     retry_delay: float | None = None
+    quota_scope: QuotaScope | None = None
     request_id: str | None = None
 
 
 def classify(failure: ApiFailure, *, customer_id: CustomerId) -> ExtractionError:
     """Which error a failure is. The API's own codes are more precise than gRPC's status, so they decide first."""
+    if not failure.errors:
+        if _TOKEN_FAILURE in failure.message:
+            refusal = _OAUTH_REFUSAL.search(failure.message)
+            return _token_refused(refusal[0], customer_id) if refusal else _token_server_silent(customer_id)
+        if failure.status == "RESOURCE_EXHAUSTED" and _TOO_LARGE.search(failure.message):
+            return _too_large(failure, customer_id)
     said = _one_line("; ".join(f"{error.code}: {error.message}" for error in failure.errors) or failure.message)
     request = f" (request {failure.request_id})" if failure.request_id else ""
-    codes = {error.code for error in failure.errors}
-    categories = {error.category for error in failure.errors}
-    if failure.status == "RESOURCE_EXHAUSTED" or "quota_error" in categories:
-        delay = _UNSTATED_DELAY if failure.retry_delay is None else failure.retry_delay
-        return QuotaExhaustedError(
-            f"the API quota is used up, said while asking for account {customer_id}: {said}{request}; "
-            f"try again in {delay:.0f} seconds",
-            customer_id=customer_id,
-            retry_after=delay,
-        )
-    if _TOKEN_FAILURE in failure.message:
-        refusal = _OAUTH_REFUSAL.search(failure.message)
-        return _token_refused(refusal[0], customer_id) if refusal else _token_server_silent(customer_id)
-    rules: tuple[tuple[object, type[ExtractionError]], ...] = (
-        (codes & _CUSTOMER_CODES, CustomerUnavailableError),
-        ("query_error" in categories, QueryRefusedError),
-        (codes & _TRANSIENT_CODES, TransientApiError),
-        (categories & _CREDENTIAL_CATEGORIES or failure.status == "UNAUTHENTICATED", AuthenticationError),
-        (failure.status in _TRANSIENT_STATUSES, TransientApiError),
-        (failure.status == "PERMISSION_DENIED", CustomerUnavailableError),
-    )
-    leaf = next((leaf for holds, leaf in rules if holds), QueryRefusedError)
+    leaf = _leaf(failure)
+    if leaf is QuotaExhaustedError:
+        return _quota_exhausted(failure, f"{said}{request}", customer_id)
     before, after = _SENTENCES[leaf]
     return leaf(
         f"{before.format(customer_id=customer_id)}: {failure.status}: {said}{request}; {after}", customer_id=customer_id
+    )
+
+
+def _leaf(failure: ApiFailure) -> type[ExtractionError]:
+    found = {_BY_CODE.get((error.category, error.code)) or _BY_CATEGORY.get(error.category) for error in failure.errors}
+    by_status = _BY_STATUS.get(failure.status, QueryRefusedError)
+    return next((leaf for leaf in _GRAVITY if leaf in found), by_status)
+
+
+def _quota_exhausted(failure: ApiFailure, said: str, customer_id: CustomerId) -> QuotaExhaustedError:
+    codes = {error.code for error in failure.errors}
+    # A quota of unknown extent may be everybody's.
+    scope = failure.quota_scope or ("account" if codes and codes <= _ACCOUNT_QUOTAS else "developer")
+    delay = _UNSTATED_DELAY if failure.retry_delay is None else failure.retry_delay
+    whose = f"the API quota of account {customer_id}" if scope == "account" else "the API quota of all our calls"
+    return QuotaExhaustedError(
+        f"{whose} is used up, said while asking for account {customer_id}: {said}; try again in {delay:.0f} seconds",
+        customer_id=customer_id,
+        retry_after=delay,
+        scope=scope,
+    )
+
+
+def _too_large(failure: ApiFailure, customer_id: CustomerId) -> ExtractionError:
+    return ExtractionError(
+        f"one message of the answer for account {customer_id} is larger than the client takes: "
+        f"{_one_line(failure.message)}; select fewer fields in the catalog",
+        customer_id=customer_id,
     )
 
 
@@ -190,17 +248,29 @@ def _from_messages(*, status: str, message: str, failure: Any, request_id: str |
         message=message,
         errors=tuple(_api_errors(raw.errors)),
         retry_delay=max(delays, default=None),
+        quota_scope=_quota_scope(raw.errors),
         request_id=request_id,
     )
+
+
+def _quota_scope(errors: Iterable[Any]) -> QuotaScope | None:
+    scopes = {_enum_name(error.details.quota_error_details, "rate_scope") for error in errors}
+    if "DEVELOPER" in scopes:
+        return "developer"
+    return "account" if "ACCOUNT" in scopes else None
+
+
+def _enum_name(message: Any, name: str) -> str:
+    number = getattr(message, name, 0)
+    field = message.DESCRIPTOR.fields_by_name.get(name)
+    member = field.enum_type.values_by_number.get(number) if field is not None else None
+    return member.name if member else str(number)
 
 
 def _api_errors(errors: Iterable[Any]) -> Iterable[ApiError]:
     for error in errors:
         category = error.error_code.WhichOneof("error_code") or "unspecified"
-        field = error.error_code.DESCRIPTOR.fields_by_name.get(category)
-        number = getattr(error.error_code, category, 0)
-        member = field.enum_type.values_by_number.get(number) if field is not None else None
-        yield ApiError(category=category, code=member.name if member else str(number), message=error.message)
+        yield ApiError(category=category, code=_enum_name(error.error_code, category), message=error.message)
 
 
 def _oauth_word(argument: object) -> str | None:

@@ -20,7 +20,7 @@ from gads_assets.domain.keys import CustomerId
 from gads_assets.emulator.accounts import ACCOUNTS, MANAGER_CUSTOMER_ID, EmulatedAccount
 from gads_assets.emulator.authority import localhost_identity
 from gads_assets.emulator.server import serve_emulator
-from gads_assets.errors import CustomerUnavailableError, SettingsError, TransientApiError
+from gads_assets.errors import CustomerUnavailableError, ExtractionError, SettingsError, TransientApiError
 from gads_assets.extract.client import GoogleAdsSource, Patience, connect_to_emulator
 from gads_assets.orchestration.workplace import Workplace
 from gads_assets.settings import read_settings
@@ -185,10 +185,10 @@ def test_time_that_the_reader_takes_for_itself_is_no_silence(tmp_path: Path) -> 
         yield response()
         yield response()
 
-    with listening(tmp_path, two_responses, silence=0.4) as (_, source):
+    with listening(tmp_path, two_responses, silence=1.5) as (_, source):
         batches = source.stream(BAKERY, NAMES, login_customer_id=MANAGER_CUSTOMER_ID)
         next(batches)
-        sleep(1.2)
+        sleep(3.5)
         assert len(list(batches)) == 1
 
 
@@ -220,6 +220,20 @@ def test_leaving_the_iteration_early_ends_the_call(tmp_path: Path) -> None:
         for _ in source.stream(BAKERY, NAMES, login_customer_id=MANAGER_CUSTOMER_ID):
             break
         assert cancelled.wait(30)
+
+
+def test_an_answer_above_the_clients_limit_is_neither_a_quota_nor_worth_repeating(tmp_path: Path) -> None:
+    def too_large(_request: Any, _context: grpc.ServicerContext) -> Iterator[Any]:
+        message = response()
+        message.request_id = "x" * (65 * 1024 * 1024)
+        yield message
+
+    with (
+        listening(tmp_path, too_large) as (_, source),
+        pytest.raises(ExtractionError, match=r"larger than the client takes: .* select fewer fields") as refusal,
+    ):
+        asked(source, MANAGER_CUSTOMER_ID)
+    assert not refusal.value.retryable
 
 
 @pytest.mark.parametrize(
