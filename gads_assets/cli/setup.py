@@ -6,7 +6,9 @@ import subprocess
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -107,10 +109,17 @@ class Finding:
     detail: str
 
 
-def doctor(as_json: JsonOption = False) -> None:
+LiveOption = Annotated[
+    bool, typer.Option("--live", help="Also ask the Google Ads API: two calls that only read, at most two operations.")
+]
+
+
+def doctor(as_json: JsonOption = False, live: LiveOption = False) -> None:
     """Check each part that a run needs: ok, or how to mend it. Exits 1 if any is not ok. Starts and changes nothing."""
     settings = read_settings(os.environ)
     findings = [_examine(part, look) for part, look in _parts(settings)]
+    if live:
+        findings += _live_findings(settings)
     if as_json:
         print_json([{"part": finding.part, "ok": finding.ok, "detail": finding.detail} for finding in findings])
     else:
@@ -121,6 +130,20 @@ def doctor(as_json: JsonOption = False) -> None:
         )
     if not all(finding.ok for finding in findings):
         raise typer.Exit(1)
+
+
+def _live_findings(settings: Settings) -> list[Finding]:
+    from gads_assets.cli.live import COST, CREDENTIALS, live_parts  # noqa: PLC0415
+    from gads_assets.orchestration.workplace import Workplace  # noqa: PLC0415
+
+    messages.print(COST)
+    findings: list[Finding] = []
+    with Workplace(settings) as here:
+        for part, look in live_parts(here, datetime.now(UTC).date()):
+            findings.append(_examine(part, look))
+            if part == CREDENTIALS and not findings[-1].ok:
+                break
+    return findings
 
 
 def _parts(settings: Settings) -> list[tuple[str, Callable[[], str]]]:

@@ -103,6 +103,19 @@ class GoogleAdsSource:
                 failure = _late(customer_id, patience)
             raise failure from error
 
+    def accessible_customers(self) -> list[CustomerId]:
+        """The accounts that the credentials reach by themselves, managers and others, without those below them."""
+        login = self.login_customer_id
+        service = self._service("CustomerService", login)
+        try:
+            answer = service.list_accessible_customers(timeout=min(self._patience.deadline, self._patience.silence))
+        except Exception as error:
+            failure = translated(error, customer_id=login)
+            if failure is None:
+                raise
+            raise failure from error
+        return [parse_customer_id(name.removeprefix("customers/")) for name in answer.resource_names]
+
     def _service(self, name: str, login_customer_id: CustomerId) -> Any:
         """One channel for each login, made once: the library puts the login into the channel, not into the call."""
         with self._lock:
