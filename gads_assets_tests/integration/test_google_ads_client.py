@@ -1,12 +1,13 @@
 """What the library's client sends and how long it waits, seen from a server's side."""
 
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from importlib import import_module
 from pathlib import Path
 from threading import Barrier, Event
@@ -16,15 +17,17 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 
-from gads_assets.domain.keys import CustomerId
+from gads_assets.domain.keys import CustomerId, PartitionKey
 from gads_assets.emulator.accounts import ACCOUNTS, MANAGER_CUSTOMER_ID, EmulatedAccount
 from gads_assets.emulator.authority import localhost_identity
 from gads_assets.emulator.server import serve_emulator
 from gads_assets.errors import CustomerUnavailableError, ExtractionError, SettingsError, TransientApiError
 from gads_assets.extract.client import GoogleAdsSource, Patience, connect_to_emulator
 from gads_assets.orchestration.workplace import Workplace
+from gads_assets.raw.sink import RawSink
 from gads_assets.settings import read_settings
 from gads_assets.state.server import stop_database
+from gads_assets_tests.acceptance.commands import PATIENCE, delta_jars
 from gads_assets_tests.google_credentials import (
     GRANTED,
     TokenServer,
@@ -45,6 +48,9 @@ OTHER_MANAGER = CustomerId("1000000007")
 NAMES = "SELECT customer.id FROM customer"
 
 PROGRAM = str(Path(sys.executable).parent / "gads")
+DAGSTER = str(Path(sys.executable).parent / "dagster")
+MATERIALIZE = ["asset", "materialize", "--select", "google_ads/raw/campaign", "-m", "gads_assets.definitions"]
+CAMPAIGNS = "SELECT campaign.id, segments.date FROM campaign WHERE segments.date = '2024-06-04'"
 SECRET = "hunter2"
 
 # Gets the request and the call, gives the responses.
@@ -108,8 +114,10 @@ def listening(
         server.stop(grace=0.2).wait()
 
 
-def asked(source: GoogleAdsSource, login: CustomerId, customer: CustomerId = BAKERY) -> Sequence[Any]:
-    return [row for batch in source.stream(customer, NAMES, login_customer_id=login) for row in batch]
+def asked(
+    source: GoogleAdsSource, login: CustomerId, customer: CustomerId = BAKERY, gaql: str = NAMES
+) -> Sequence[Any]:
+    return [row for batch in source.stream(customer, gaql, login_customer_id=login) for row in batch]
 
 
 def test_each_call_carries_the_login_that_it_was_given_over_one_channel_for_each_login(tmp_path: Path) -> None:
@@ -268,7 +276,7 @@ def run(home: Path, command: Sequence[str], **variables: str) -> subprocess.Comp
         env={**kept, "GADS_HOME": str(home), **variables},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
         check=False,
     )
 
@@ -287,6 +295,7 @@ def library_variables(folder: Path, server: TokenServer, endpoint: str) -> dict[
 ASK = """
 import os
 from gads_assets.orchestration.workplace import Workplace
+from gads_assets.raw.sink import RawSink
 from gads_assets.settings import read_settings
 with Workplace(read_settings(os.environ)) as here:
     source = here.source
@@ -344,3 +353,38 @@ def test_no_command_shows_or_keeps_a_credential_not_even_when_it_crashes(tmp_pat
     kept = [path for folder in ("logs", "dagster") for path in (home / folder).rglob("*") if path.is_file()]
     assert not [path for path in kept if SECRET in path.read_text(errors="replace")]
     assert [path for path in kept if path.parent.name == "logs"], shown
+
+
+def test_accounts_are_found_and_a_day_is_sealed_by_the_librarys_own_client_from_its_yaml_on(
+    tmp_path: Path, database_url: str
+) -> None:
+    home = tmp_path / "home"
+    with serve_emulator(home=tmp_path / "emulator") as emulator, serving_tokens(GRANTED) as server:
+        path = write_google_ads_yaml(tmp_path, server, endpoint=emulator.endpoint, login_customer_id=1000000000)
+        given = {
+            "GADS_DATABASE_URL": database_url,
+            "GADS_GOOGLE_ADS_CONFIG": str(path),
+            "GADS_SPARK_JARS": str(delta_jars()),
+            **trusting(emulator.ca_path),
+        }
+        synced = run(home, [PROGRAM, "customers", "sync", "--json"], **given)
+        assert synced.returncode == 0, synced.stderr
+        accounts = {account["customer_id"]: account for account in json.loads(synced.stdout)}
+        assert {(found["origin"], found["login_customer_id"]) for found in accounts.values()} == {
+            ("google", MANAGER_CUSTOMER_ID)
+        }
+        shell = json.loads(run(home, [PROGRAM, "env", "--json"], **given).stdout)
+        before = emulator.operations
+        done = run(home, [DAGSTER, *MATERIALIZE, "--partition", f"{BAKERY}|2024-06-04"], **(given | shell))
+        assert done.returncode == 0, done.stderr
+        assert emulator.operations == before + 1
+        reference = connect_to_emulator(
+            emulator.endpoint, emulator.ca_path, api_version="v26", login_customer_id=MANAGER_CUSTOMER_ID
+        )
+        campaigns = [row.campaign.id for row in asked(reference, MANAGER_CUSTOMER_ID, gaql=CAMPAIGNS)]
+    sink = RawSink(str(home / "raw"))
+    key = PartitionKey(source="google_ads", customer_id=BAKERY, query_name="campaign", logical_date=date(2024, 6, 4))
+    [run_id] = sink.sealed_runs(key)
+    manifest = sink.manifest(key, run_id)
+    assert manifest.api_origin == "google"
+    assert sorted(row["campaign_id"] for row in sink.rows(manifest)) == sorted(campaigns)
