@@ -25,7 +25,7 @@ from google.protobuf.message import Message
 
 from gads_assets.catalog.fields import installed_api_versions
 from gads_assets.domain.keys import CustomerId, parse_customer_id
-from gads_assets.errors import PartitionKeyError, SettingsError, TransientApiError
+from gads_assets.errors import AuthenticationError, ExtractionError, PartitionKeyError, SettingsError, TransientApiError
 from gads_assets.extract.translation import authentication_error, translated
 
 EMULATOR: Final = "emulator"
@@ -101,7 +101,7 @@ class GoogleAdsSource:
                 raise
             if isinstance(failure, TransientApiError) and monotonic() - started >= patience.deadline:
                 failure = _late(customer_id, patience)
-            raise failure from error
+            raise failure from _cause(failure, error)
 
     def accessible_customers(self) -> list[CustomerId]:
         """The accounts that the credentials reach by themselves, managers and others, without those below them."""
@@ -113,7 +113,7 @@ class GoogleAdsSource:
             failure = translated(error, customer_id=login)
             if failure is None:
                 raise
-            raise failure from error
+            raise failure from _cause(failure, error)
         return [parse_customer_id(name.removeprefix("customers/")) for name in answer.resource_names]
 
     def _service(self, name: str, login_customer_id: CustomerId) -> Any:
@@ -161,6 +161,11 @@ class _SilenceLimit:
                 self.exceeded = True
                 call.cancel()
                 return
+
+
+def _cause(failure: ExtractionError, error: Exception) -> Exception | None:
+    """A trace shows causes, and an answer that refuses credentials may repeat them."""
+    return None if isinstance(failure, AuthenticationError) else error
 
 
 def _silent(customer_id: CustomerId, patience: Patience) -> TransientApiError:

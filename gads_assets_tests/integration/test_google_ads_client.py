@@ -29,7 +29,9 @@ from gads_assets.settings import read_settings
 from gads_assets.state.server import stop_database
 from gads_assets_tests.acceptance.commands import PATIENCE, delta_jars
 from gads_assets_tests.google_credentials import (
+    EXPIRES_AT_ONCE,
     GRANTED,
+    REFUSED,
     TokenServer,
     serving_tokens,
     trusting,
@@ -311,6 +313,14 @@ def test_credentials_in_the_librarys_own_variables_reach_the_api_under_their_own
     assert (done.stdout, done.stderr) == ("google 1000000000 1\n", "")
 
 
+def test_a_trace_of_a_token_refused_in_mid_life_does_not_repeat_what_was_sent(tmp_path: Path) -> None:
+    with serve_emulator(home=tmp_path / "emulator") as emulator, serving_tokens(EXPIRES_AT_ONCE, REFUSED) as server:
+        variables = library_variables(tmp_path, server, emulator.endpoint)
+        done = run(tmp_path, [sys.executable, "-c", ASK], **variables, **trusting(emulator.ca_path))
+    assert "AuthenticationError: Google refuses the credentials (invalid_grant)" in done.stderr
+    assert SECRET not in done.stderr
+
+
 @pytest.mark.parametrize(
     ("variables", "said"),
     [
@@ -377,6 +387,7 @@ def test_accounts_are_found_and_a_day_is_sealed_by_the_librarys_own_client_from_
         before = emulator.operations
         done = run(home, [DAGSTER, *MATERIALIZE, "--partition", f"{BAKERY}|2024-06-04"], **(given | shell))
         assert done.returncode == 0, done.stderr
+        assert SECRET not in synced.stdout + synced.stderr + done.stdout + done.stderr
         assert emulator.operations == before + 1
         reference = connect_to_emulator(
             emulator.endpoint, emulator.ca_path, api_version="v26", login_customer_id=MANAGER_CUSTOMER_ID
