@@ -298,7 +298,7 @@ def _own_login(settings: Mapping[str, Any], named: str) -> CustomerId:
 def _require_headers(settings: dict[str, Any], named: str) -> None:
     """gRPC refuses a header that is not plain text with an error that shows all headers of the call."""
     for key in ("developer_token", "ads_assistant"):
-        if key in settings:
+        if settings.get(key) is not None:
             settings[key] = text = str(settings[key])
             if not _HEADER.match(text):
                 raise SettingsError(f"{key} in {named} has characters that no header may have; copy it again")
