@@ -31,6 +31,7 @@ def emulator(
     duplicated_rows      the day's first n rows (1) come twice
     wrong_customer_rows  the day's first n rows (1) name another account
     wrong_day_rows       the day's first n rows (1) name a day not asked for
+    rows                 no failure: the day has n rows, 0 to 2000000
     """
     # gRPC and the API's messages take a second or two to import; --help and bad input need neither.
     from gads_assets.emulator.faults import parse_faults  # noqa: PLC0415

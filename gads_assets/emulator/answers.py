@@ -1,23 +1,42 @@
 """The rows of an answer, made as they are asked for and never all held at once (unless they must be ordered)."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import date
-from functools import partial
-from itertools import groupby, islice, product
+from heapq import nsmallest
+from itertools import islice, product
 from typing import Any
 
 from gads_assets.catalog.gaql_query import DATE_FIELD
+from gads_assets.domain.keys import CustomerId
 from gads_assets.emulator.accounts import EmulatedAccount
-from gads_assets.emulator.entities import CAMPAIGN, Entity, Lineage, children, is_dark, is_served, stable_number
+from gads_assets.emulator.entities import (
+    CAMPAIGN,
+    MOST_COPIES,
+    Entity,
+    Lineage,
+    children,
+    is_dark,
+    is_served,
+    stable_number,
+)
+from gads_assets.emulator.failures import query_refused
 from gads_assets.emulator.faults import RowFaults
 from gads_assets.emulator.plan import CUSTOMER_CLIENT, DATE_SEGMENTS, AnswerPlan
 from gads_assets.emulator.rows import RowFacts, Value
 from gads_assets.emulator.traffic import Traffic, campaign_traffic, split, total
-from gads_assets.emulator.values import SelectedField, segment_values
+from gads_assets.emulator.values import segment_values
 
 Values = tuple[Value, ...]
+RowFaultsOf = Callable[[date | None], RowFaults]
+"""By the day, or None for rows that are of no single day."""
+
+MOST_ORDERED = 100_000
+"""ORDER BY needs the rows that come first in memory: no more than these, whatever the size of the answer."""
+
 _LIFETIME = "lifetime"
 _DailyTraffic = list[tuple[str, Traffic]]
+_Group = tuple[date | None, Iterator[RowFacts]]
 
 
 def answer(
@@ -25,20 +44,26 @@ def answer(
     account: EmulatedAccount,
     accounts: Sequence[EmulatedAccount],
     *,
-    row_faults: Callable[[date | None], RowFaults] = lambda _: RowFaults(),
+    row_faults: RowFaultsOf = lambda _: RowFaults(),
 ) -> Iterator[Values]:
     """One tuple per row, in the order of `plan.fields`."""
+    for facts in answer_facts(plan, account, accounts, row_faults=row_faults):
+        yield tuple(field.value(facts) for field in plan.fields)
+
+
+def answer_facts(
+    plan: AnswerPlan, account: EmulatedAccount, accounts: Sequence[EmulatedAccount], *, row_faults: RowFaultsOf
+) -> Iterator[RowFacts]:
+    """What each row is about; corrupted where that was asked for."""
     if plan.resource == CUSTOMER_CLIENT:
-        facts = _clients(account, accounts)
+        groups: Iterable[_Group] = [(None, _clients(account, accounts))]
     elif account.manager:
-        facts = iter([] if plan.chain or plan.segmented else [_facts(account, (), Traffic(), {})])
+        own = [] if plan.chain or plan.segmented else [_facts(account, (), Traffic(), {})]
+        groups = [(None, iter(own))]
     else:
-        facts = _entities(plan, account)
-    matching = (row for row in facts if all(passes(row) for passes in plan.filters))
-    sent = _sent(plan, account, matching, row_faults)
-    if plan.order_by:
-        sent = iter(_ordered(plan, sent))
-    return (values for _, values in islice(sent, plan.limit))
+        groups = _entities(plan, account, row_faults)
+    sent = (row for day, facts in groups for row in _sent(plan, facts, row_faults(day)))
+    return islice(_ordered(plan, sent) if plan.order_by else sent, plan.limit)
 
 
 def _clients(account: EmulatedAccount, accounts: Sequence[EmulatedAccount]) -> Iterator[RowFacts]:
@@ -49,20 +74,40 @@ def _clients(account: EmulatedAccount, accounts: Sequence[EmulatedAccount]) -> I
             yield RowFacts(account=account, client=client, level=1, lineage=(), traffic=Traffic(), segments={})
 
 
-def _entities(plan: AnswerPlan, account: EmulatedAccount) -> Iterator[RowFacts]:
-    combinations = list(product(*map(segment_values, plan.other_segments)))
+def _entities(plan: AnswerPlan, account: EmulatedAccount, row_faults: RowFaultsOf) -> Iterator[_Group]:
     for date_values, days in _day_groups(plan):
-        for lineage, daily in _walk(plan, account, days):
-            traffic = total(part for _, part in daily)
-            if not plan.other_segments:
-                yield _facts(account, lineage, traffic, date_values)
-                continue
-            subject = lineage[-1].id if lineage else account.customer_id
-            weights = [1 + stable_number("segment", subject, index) % 5 for index in range(len(combinations))]
-            for combination, share in zip(combinations, split(traffic, weights), strict=True):
-                if share.impressions:
-                    others = {field.path: value for field, value in zip(plan.other_segments, combination, strict=True)}
-                    yield _facts(account, lineage, share, {**date_values, **others})
+        day = date.fromisoformat(days[0]) if plan.days is not None and len(days) == 1 else None
+        size = row_faults(day).size
+        if size is None:
+            yield day, _divided(plan, account, date_values, [text for text in days if not is_dark(account, text)])
+        else:
+            yield day, _sized(_divided(plan, account, date_values, days), size)
+
+
+def _sized(facts: Iterator[RowFacts], size: int) -> Iterator[RowFacts]:
+    """The world's own rows first, then copies of them: rows about an account as a whole have none."""
+    originals = list(islice(facts, size))
+    yield from originals
+    if originals and originals[0].lineage:
+        copies = (original.copied(copy) for copy in range(1, MOST_COPIES + 1) for original in originals)
+        yield from islice(copies, size - len(originals))
+
+
+def _divided(
+    plan: AnswerPlan, account: EmulatedAccount, date_values: dict[str, Value], days: list[str]
+) -> Iterator[RowFacts]:
+    combinations = list(product(*map(segment_values, plan.other_segments)))
+    for lineage, daily in _walk(plan, account, days):
+        traffic = total(part for _, part in daily)
+        if not plan.other_segments:
+            yield _facts(account, lineage, traffic, date_values)
+            continue
+        subject = lineage[-1].id if lineage else account.customer_id
+        weights = [1 + stable_number("segment", subject, index) % 5 for index in range(len(combinations))]
+        for combination, share in zip(combinations, split(traffic, weights), strict=True):
+            if share.impressions:
+                others = {field.path: value for field, value in zip(plan.other_segments, combination, strict=True)}
+                yield _facts(account, lineage, share, {**date_values, **others})
 
 
 def _facts(account: EmulatedAccount, lineage: Lineage, traffic: Traffic, segments: dict[str, Value]) -> RowFacts:
@@ -97,11 +142,7 @@ def _walk(plan: AnswerPlan, account: EmulatedAccount, days: list[str]) -> Iterat
 
 
 def _campaign_days(account: EmulatedAccount, campaign: Entity, days: list[str]) -> _DailyTraffic:
-    return [
-        (day, campaign_traffic(account, campaign, day))
-        for day in days
-        if not is_dark(account, day) and is_served(campaign, day)
-    ]
+    return [(day, campaign_traffic(account, campaign, day)) for day in days if is_served(campaign, day)]
 
 
 def _descend(
@@ -123,46 +164,59 @@ def _descend(
             yield from _descend(plan, account, (*lineage, child), child_days, chain[1:])
 
 
-def _sent(
-    plan: AnswerPlan,
-    account: EmulatedAccount,
-    rows: Iterable[RowFacts],
-    row_faults: Callable[[date | None], RowFaults],
-) -> Iterator[tuple[RowFacts, Values]]:
-    """The rows with their values, corrupted where that was asked for."""
-    for day, rows_of_day in groupby(rows, key=lambda facts: facts.segments.get(DATE_FIELD)):
-        faults = row_faults(date.fromisoformat(day) if isinstance(day, str) else None)
-        for position, facts in enumerate(rows_of_day):
-            values = tuple(field.value(facts) for field in plan.fields)
-            if position < faults.wrong_customer:
-                values = tuple(_disguised(value, account) for value in values)
-            if position < faults.wrong_day and plan.days:
-                stray = date.fromordinal(plan.days[-1] + 1).isoformat()
-                values = tuple(
-                    stray if field.path == DATE_FIELD else value
-                    for field, value in zip(plan.fields, values, strict=True)
-                )
-            yield facts, values
-            if position < faults.sent_twice:
-                yield facts, values
+def _sent(plan: AnswerPlan, rows: Iterable[RowFacts], faults: RowFaults) -> Iterator[RowFacts]:
+    matching = (row for row in rows if all(passes(row) for passes in plan.filters)) if plan.filters else iter(rows)
+    touched = max(faults.wrong_customer, faults.wrong_day, faults.sent_twice)
+    for position, original in enumerate(islice(matching, touched)):
+        facts = original
+        if position < faults.wrong_customer:
+            other = replace(facts.account, customer_id=_other_customer(facts.account.customer_id))
+            facts = facts._replace(account=other, client=other, forged=True)
+        if position < faults.wrong_day and plan.days and DATE_FIELD in facts.segments:
+            stray = date.fromordinal(plan.days[-1] + 1).isoformat()
+            facts = facts._replace(segments={**facts.segments, DATE_FIELD: stray}, forged=True)
+        yield facts
+        if position < faults.sent_twice:
+            yield facts
+    yield from matching
 
 
-def _disguised(value: Value, account: EmulatedAccount) -> Value:
-    other = str(int(account.customer_id) % 9_000_000_000 + 1_000_000_000)
-    if value == int(account.customer_id):
-        return int(other)
-    return value.replace(account.customer_id, other) if isinstance(value, str) else value
+def _other_customer(customer_id: CustomerId) -> CustomerId:
+    return CustomerId(str(int(customer_id) % 9_000_000_000 + 1_000_000_000))
 
 
-def _ordered(plan: AnswerPlan, rows: Iterable[tuple[RowFacts, Values]]) -> list[tuple[RowFacts, Values]]:
-    ordered = list(rows)
-    # Sorting is stable: by the last field first, so that the first one has the final word.
-    for field, descending in reversed(plan.order_by):
-        ordered.sort(key=partial(_sort_key, field), reverse=descending)
-    return ordered
+def _ordered(plan: AnswerPlan, rows: Iterator[RowFacts]) -> list[RowFacts]:
+    def position(facts: RowFacts) -> list[_SortKey]:
+        return [_SortKey(field.value(facts), descending=descending) for field, descending in plan.order_by]
+
+    if plan.limit is not None and plan.limit <= MOST_ORDERED:
+        return nsmallest(plan.limit, rows, key=position)
+    held = list(islice(rows, MOST_ORDERED + 1))
+    if len(held) > MOST_ORDERED:
+        raise query_refused(
+            "QUERY_ERROR",
+            f"The emulator orders no more than {MOST_ORDERED} rows: add a LIMIT up to that, or leave ORDER BY out.",
+        )
+    return sorted(held, key=position)
 
 
-def _sort_key(field: SelectedField, row: tuple[RowFacts, Values]) -> tuple[bool, Any]:
+class _SortKey:
     """Rows without a value come first; the rest compare by their one type."""
-    value = field.value(row[0])
-    return (value is not None, value if isinstance(value, str | int | float) else str(value))
+
+    __slots__ = ("_descending", "_rank")
+
+    def __init__(self, value: Value, *, descending: bool) -> None:
+        self._rank: tuple[bool, Any] = (
+            value is not None,
+            value if isinstance(value, str | int | float) else str(value),
+        )
+        self._descending = descending
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _SortKey) and self._rank == other._rank
+
+    def __hash__(self) -> int:
+        return hash(self._rank)
+
+    def __lt__(self, other: "_SortKey") -> bool:
+        return self._rank > other._rank if self._descending else self._rank < other._rank

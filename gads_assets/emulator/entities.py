@@ -4,8 +4,8 @@ Everything follows from the account's number by hashing, so any process gives th
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from hashlib import blake2b
+from typing import NamedTuple
 
 from gads_assets.emulator.accounts import EmulatedAccount
 
@@ -26,6 +26,10 @@ _CHAINS: dict[str, tuple[str, ...]] = {
 }
 _CHILDREN = {CAMPAIGN: (9, 40), AD_GROUP: (2, 4), KEYWORD: (3, 6), SEARCH_TERM: (1, 3), AD: (2, 3)}
 _ALWAYS_SERVED = 5
+# Copies' ids lie between 2**62 and 2**63: the same number of digits and of bytes for all, and no original is there.
+_FIRST_COPY_ID = 2**62
+_COPY_BITS = 21
+MOST_COPIES = 2**_COPY_BITS - 1
 
 
 def stable_number(*parts: object) -> int:
@@ -34,13 +38,21 @@ def stable_number(*parts: object) -> int:
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest())
 
 
-@dataclass(frozen=True, kw_only=True)
-class Entity:
-    """`id` is unique among the account's entities of that kind."""
+class Entity(NamedTuple):
+    """`id` is unique among the account's entities of that kind; `copy` is 0 for all but the copies of large days."""
 
     kind: str
     id: int
     position: int
+    copy: int = 0
+
+    @property
+    def seed(self) -> int:
+        """What attributes follow from: a copy has those of its original."""
+        return (self.id - _FIRST_COPY_ID) >> _COPY_BITS if self.copy else self.id
+
+    def copied(self, copy: int) -> "Entity":
+        return Entity(self.kind, _FIRST_COPY_ID + (self.id << _COPY_BITS) + copy, self.position, copy)
 
 
 Lineage = tuple[Entity, ...]
@@ -64,7 +76,7 @@ def children(account: EmulatedAccount, lineage: Lineage, kind: str) -> Iterator[
     # Ten (or a thousand) times the parent's id, plus the position: no two siblings or cousins can share an id.
     spread = 1000 if kind == CAMPAIGN else 10
     for position in range(count):
-        yield Entity(kind=kind, id=parent_id * spread + position, position=position)
+        yield Entity(kind, parent_id * spread + position, position)
 
 
 def is_dark(account: EmulatedAccount, day: str) -> bool:

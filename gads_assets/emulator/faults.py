@@ -19,7 +19,7 @@ from gads_assets.domain.keys import CustomerId, parse_logical_date
 from gads_assets.errors import PartitionKeyError, SettingsError
 
 _FORM = re.compile(
-    r"(?P<kind>[a-z_]+)@(?P<customer>\*|[0-9]{10})/(?P<resource>\*|[a-z_]+)/(?P<day>\*|[0-9-]{10})(:(?P<amount>[0-9]{1,6}))?"
+    r"(?P<kind>[a-z_]+)@(?P<customer>\*|[0-9]{10})/(?P<resource>\*|[a-z_]+)/(?P<day>\*|[0-9-]{10})(:(?P<amount>[0-9]{1,7}))?"
 )
 
 
@@ -38,9 +38,13 @@ class FaultKind(Enum):
     """The first n rows (1) of the day carry another account's id."""
     WRONG_DAY_ROWS = "wrong_day_rows"
     """The first n rows (1) of the day carry a day after the last that was asked for."""
+    ROWS = "rows"
+    """No failure: the day has n rows (1), dark or not. Beyond the world's own they are copies that nobody clicked."""
 
 
-_DEFAULT_AMOUNTS = {FaultKind.QUOTA: 30, FaultKind.BAD_AUTH: 10**6}
+MOST_ROWS = 2_000_000
+_MOST = 999_999
+_DEFAULT_AMOUNTS = {FaultKind.QUOTA: 30, FaultKind.BAD_AUTH: _MOST}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,11 +63,17 @@ class Fault:
 
 @dataclass(frozen=True, kw_only=True)
 class RowFaults:
-    """How many of a day's first rows each fault touches."""
+    """How many of a day's first rows each fault touches. `size` is how many there are, None for as many as usual."""
 
+    size: int | None = None
     sent_twice: int = 0
     wrong_customer: int = 0
     wrong_day: int = 0
+
+
+def rows_per_day(count: int) -> Fault:
+    """`count` rows on every day of every account and resource that no other fault of that kind names."""
+    return Fault(kind=FaultKind.ROWS, customer_id=None, resource=None, day=None, amount=count)
 
 
 def parse_faults(text: str) -> tuple[Fault, ...]:
@@ -87,12 +97,15 @@ def _parse_fault(text: str) -> Fault:
         day = None if match["day"] == "*" else parse_logical_date(match["day"])
     except PartitionKeyError as error:
         raise SettingsError(f"fault {text!r}: {error}") from None
+    amount = int(match["amount"]) if match["amount"] else _DEFAULT_AMOUNTS.get(kind, 1)
+    if amount > (highest := MOST_ROWS if kind is FaultKind.ROWS else _MOST):
+        raise SettingsError(f"fault {text!r} has too large a number; {kind.value} takes up to {highest}")
     return Fault(
         kind=kind,
         customer_id=None if match["customer"] == "*" else CustomerId(match["customer"]),
         resource=None if match["resource"] == "*" else match["resource"],
         day=day,
-        amount=int(match["amount"]) if match["amount"] else _DEFAULT_AMOUNTS.get(kind, 1),
+        amount=amount,
     )
 
 
@@ -127,21 +140,19 @@ class CallFaults:
                         if self._struck[key] < fault.amount:
                             self._struck[key] += 1
                             return fault.kind, 0.0
-                    case FaultKind.DUPLICATED_ROWS | FaultKind.WRONG_CUSTOMER_ROWS | FaultKind.WRONG_DAY_ROWS:
+                    case _:
                         continue
         return None
 
     def rows_of(self, customer_id: str, resource: str, day: date | None) -> RowFaults:
-        def amount(kind: FaultKind) -> int:
-            amounts = (
-                fault.amount
-                for fault in self._faults
-                if fault.kind is kind and fault.concerns(customer_id, resource) and fault.day in (None, day)
-            )
-            return max(amounts, default=0)
-
+        amounts: dict[FaultKind, list[int]] = {}
+        for fault in self._faults:
+            if fault.concerns(customer_id, resource) and fault.day in (None, day):
+                amounts.setdefault(fault.kind, []).append(fault.amount)
         return RowFaults(
-            sent_twice=amount(FaultKind.DUPLICATED_ROWS),
-            wrong_customer=amount(FaultKind.WRONG_CUSTOMER_ROWS),
-            wrong_day=amount(FaultKind.WRONG_DAY_ROWS),
+            # The first that is said, so that a rule for all may follow exceptions.
+            size=amounts.get(FaultKind.ROWS, [None])[0],
+            sent_twice=max(amounts.get(FaultKind.DUPLICATED_ROWS, [0])),
+            wrong_customer=max(amounts.get(FaultKind.WRONG_CUSTOMER_ROWS, [0])),
+            wrong_day=max(amounts.get(FaultKind.WRONG_DAY_ROWS, [0])),
         )

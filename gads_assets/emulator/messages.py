@@ -17,6 +17,7 @@ from gads_assets.emulator.values import SelectedField
 class ApiMessages:
     """One API version's protobuf classes (the plain ones: proto-plus is several times slower to fill)."""
 
+    row: Any
     search_request: Any
     search_response: Any
     stream_request: Any
@@ -33,6 +34,7 @@ def messages_of(api_version: str) -> ApiMessages | None:
     search = importlib.import_module(f"google.ads.googleads.{api_version}.services.types.google_ads_service")
     customers = importlib.import_module(f"google.ads.googleads.{api_version}.services.types.customer_service")
     return ApiMessages(
+        row=search.GoogleAdsRow.pb(),
         search_request=search.SearchGoogleAdsRequest.pb(),
         search_response=search.SearchGoogleAdsResponse.pb(),
         stream_request=search.SearchGoogleAdsStreamRequest.pb(),

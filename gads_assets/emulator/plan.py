@@ -12,7 +12,7 @@ from gads_assets.emulator.conditions import predicate
 from gads_assets.emulator.entities import KEYWORD, chain_of, level_of
 from gads_assets.emulator.failures import query_refused
 from gads_assets.emulator.rows import RowFacts, Value
-from gads_assets.emulator.values import SelectedField, select_field
+from gads_assets.emulator.values import SelectedField, follows_keyword, select_field
 from gads_assets.errors import CatalogError, GaqlError
 
 CUSTOMER_CLIENT = "customer_client"
@@ -98,7 +98,7 @@ def plan_answer(text: str, account: EmulatedAccount, api_version: str) -> Answer
             "REQUESTED_METRICS_FOR_MANAGER",
             "Metrics cannot be requested for a manager account. Issue separate requests against each client account.",
         )
-    segments = [field for field in fields if field.group == "segments" and not _follows_keyword(field.path)]
+    segments = [field for field in fields if field.group == "segments" and not follows_keyword(field.path)]
     date_segments = tuple(field.path for field in segments if field.path in DATE_SEGMENTS)
     _require_selected_segments(query)
     resource_name = () if f"{query.resource}.resource_name" in query.select else (f"{query.resource}.resource_name",)
@@ -128,16 +128,12 @@ def _field(path: str, resource: str, api_version: str) -> SelectedField:
             "PROHIBITED_RESOURCE_TYPE_IN_SELECT_CLAUSE",
             f"{field.group} is not attributed to {resource}, the resource of the FROM clause.",
         )
-    if _follows_keyword(path) and KEYWORD not in chain:
+    if follows_keyword(path) and KEYWORD not in chain:
         raise query_refused(
             "PROHIBITED_SEGMENT_IN_SELECT_OR_WHERE_CLAUSE",
             f"The segment {path} does not go with the resource {resource}.",
         )
     return field
-
-
-def _follows_keyword(path: str) -> bool:
-    return path.startswith("segments.keyword.")
 
 
 def _filter(condition: Condition, field: SelectedField) -> Callable[[RowFacts], bool]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import grpc
 
 from gads_assets.emulator.accounts import ACCOUNTS, EmulatedAccount
-from gads_assets.emulator.answers import Values, answer
+from gads_assets.emulator.answers import answer_facts
 from gads_assets.emulator.authority import localhost_identity
 from gads_assets.emulator.failures import (
     RefusedCallError,
@@ -25,9 +25,10 @@ from gads_assets.emulator.failures import (
     unauthenticated,
     unavailable,
 )
-from gads_assets.emulator.faults import CallFaults, Fault, FaultKind, RowFaults
-from gads_assets.emulator.messages import ApiMessages, fill_row, messages_of
+from gads_assets.emulator.faults import CallFaults, Fault, FaultKind, RowFaults, rows_per_day
+from gads_assets.emulator.messages import ApiMessages, messages_of
 from gads_assets.emulator.plan import AnswerPlan, plan_answer
+from gads_assets.emulator.serializing import RowSerializer, framed
 from gads_assets.errors import SetupError
 
 if TYPE_CHECKING:
@@ -65,14 +66,18 @@ def serve_emulator(
     faults: Sequence[Fault] = (),
     latency: float = 0.0,
     accounts: Sequence[EmulatedAccount] = ACCOUNTS,
+    rows: int | None = None,
 ) -> Iterator[RunningEmulator]:
     """Serves until the block is left, answering each call after `latency` seconds. Port 0 means any free one.
+
+    `rows` is how many each day of each resource has where no fault says otherwise; None for as many as the world has.
 
     Raises SetupError when the port is taken or `home` cannot hold the certificates.
     """
     identity = localhost_identity(home, now=datetime.now(UTC))
     _require_free(port)
-    service = _Service(accounts=accounts, faults=CallFaults(faults), latency=latency)
+    sizes = () if rows is None else (rows_per_day(rows),)
+    service = _Service(accounts=accounts, faults=CallFaults((*faults, *sizes)), latency=latency)
     server = grpc.server(
         ThreadPoolExecutor(max_workers=_WORKERS, thread_name_prefix="gads-emulator"),
         handlers=[service],
@@ -128,52 +133,55 @@ class _Service(_GenericHandler):
                 return grpc.unary_stream_rpc_method_handler(
                     lambda request, context: self._search_stream(request, context, version, messages),
                     request_deserializer=messages.stream_request.FromString,
-                    response_serializer=_serialize,
+                    response_serializer=None,
                 )
             case "GoogleAdsService/Search":
                 return grpc.unary_unary_rpc_method_handler(
                     lambda request, context: self._search(request, context, version, messages),
                     request_deserializer=messages.search_request.FromString,
-                    response_serializer=_serialize,
+                    response_serializer=None,
                 )
             case "CustomerService/ListAccessibleCustomers":
                 return grpc.unary_unary_rpc_method_handler(
                     lambda _, context: self._list_accessible_customers(context, version, messages),
                     request_deserializer=messages.customers_request.FromString,
-                    response_serializer=_serialize,
+                    response_serializer=messages.customers_response.SerializeToString,
                 )
         return None
 
     def _search_stream(
         self, request: Any, context: grpc.ServicerContext, version: str, messages: ApiMessages
-    ) -> Iterator[Any]:
+    ) -> Iterator[bytes]:
         request_id = uuid.uuid4().hex
         try:
-            plan, rows, breaks = self._begin(request, context, version, counted=True)
+            plan, rows, breaks = self._begin(request, context, version, messages, counted=True)
+            about = messages.stream_response(request_id=request_id, field_mask={"paths": plan.field_mask})
+            rest = about.SerializeToString()
             if breaks:
-                yield _response(messages.stream_response, plan, islice(rows, _ROWS_BEFORE_BREAK), request_id)
+                yield framed(list(islice(rows, _ROWS_BEFORE_BREAK))) + rest
                 raise unavailable("Stream removed")
             # An empty answer is still one response, with nothing in it.
             first = True
             while (batch := list(islice(rows, _STREAM_BATCH))) or first:
-                yield _response(messages.stream_response, plan, batch, request_id)
+                yield framed(batch) + rest
                 first = False
         except RefusedCallError as refusal:
             _abort(context, refusal, version, request_id)
 
-    def _search(self, request: Any, context: grpc.ServicerContext, version: str, messages: ApiMessages) -> Any:
+    def _search(self, request: Any, context: grpc.ServicerContext, version: str, messages: ApiMessages) -> bytes:
         request_id = uuid.uuid4().hex
         try:
             start = int(request.page_token or 0)
             # Further pages of one query cost nothing.
-            plan, rows, breaks = self._begin(request, context, version, counted=start == 0)
+            plan, rows, breaks = self._begin(request, context, version, messages, counted=start == 0)
             if breaks:
                 raise unavailable("Connection reset by peer")
             page = list(islice(rows, start, start + _PAGE + 1))
-            response = _response(messages.search_response, plan, page[:_PAGE], None)
+            about = messages.search_response(field_mask={"paths": plan.field_mask})
             if len(page) > _PAGE:
-                response.next_page_token = str(start + _PAGE)
-            return response
+                about.next_page_token = str(start + _PAGE)
+            content: bytes = framed(page[:_PAGE]) + about.SerializeToString()
+            return content
         except RefusedCallError as refusal:
             _abort(context, refusal, version, request_id)
 
@@ -186,8 +194,8 @@ class _Service(_GenericHandler):
         return messages.customers_response(resource_names=[f"customers/{manager}" for manager in managers])
 
     def _begin(
-        self, request: Any, context: grpc.ServicerContext, version: str, *, counted: bool
-    ) -> tuple[AnswerPlan, Iterator[Values], bool]:
+        self, request: Any, context: grpc.ServicerContext, version: str, messages: ApiMessages, *, counted: bool
+    ) -> tuple[AnswerPlan, Iterator[bytes], bool]:
         """The plan, its rows, and whether the answer breaks off."""
         with self._lock:
             self.operations += counted
@@ -207,8 +215,8 @@ class _Service(_GenericHandler):
         def row_faults(day: date | None) -> RowFaults:
             return self._faults.rows_of(account.customer_id, plan.resource, day)
 
-        rows = answer(plan, account, tuple(self._accounts.values()), row_faults=row_faults)
-        return plan, rows, struck is not None
+        rows = answer_facts(plan, account, tuple(self._accounts.values()), row_faults=row_faults)
+        return plan, map(RowSerializer(plan, messages.row), rows), struck is not None
 
     def _account(self, customer_id: str, context: grpc.ServicerContext) -> EmulatedAccount:
         account = self._accounts.get(customer_id)
@@ -237,21 +245,6 @@ def _require_credentials(context: grpc.ServicerContext) -> None:
         raise unauthenticated("OAUTH_TOKEN_HEADER_INVALID", "The OAuth token header is missing or malformed.")
     if not metadata.get("developer-token"):
         raise unauthenticated("DEVELOPER_TOKEN_INVALID", "The developer token is missing.")
-
-
-def _response(kind: Any, plan: AnswerPlan, rows: Iterator[Values] | list[Values], request_id: str | None) -> Any:
-    response = kind()
-    response.field_mask.paths.extend(plan.field_mask)
-    if request_id is not None:
-        response.request_id = request_id
-    for values in rows:
-        fill_row(response.results.add(), plan.fields, values)
-    return response
-
-
-def _serialize(message: Any) -> bytes:
-    content: bytes = message.SerializeToString()
-    return content
 
 
 def _abort(context: grpc.ServicerContext, refusal: RefusedCallError, version: str, request_id: str) -> NoReturn:

@@ -1,16 +1,14 @@
 """How much each entity was seen, clicked and bought from on a day; what children have adds up to their parent's."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
-from operator import attrgetter
+from typing import NamedTuple
 
 from gads_assets.emulator.accounts import EmulatedAccount
 from gads_assets.emulator.entities import Entity, stable_number
 
 
-@dataclass(frozen=True, kw_only=True)
-class Traffic:
+class Traffic(NamedTuple):
     """Whole numbers only, so that splitting and adding are exact. Conversions and values are in hundredths."""
 
     clicks: int = 0
@@ -23,9 +21,6 @@ class Traffic:
     @property
     def impressions(self) -> int:
         return self.clicks + self.unclicked
-
-
-_COUNTS = attrgetter("clicks", "unclicked", "cost_micros", "conversions", "conversions_value", "view_through")
 
 
 def campaign_traffic(account: EmulatedAccount, campaign: Entity, day: str) -> Traffic:
@@ -59,30 +54,11 @@ def split(traffic: Traffic, weights: Sequence[int]) -> list[Traffic]:
         _shares(traffic.view_through, weights),
         strict=True,
     )
-    return [
-        Traffic(
-            clicks=clicked,
-            unclicked=unclicked,
-            cost_micros=cost,
-            conversions=converted,
-            conversions_value=value,
-            view_through=view_through,
-        )
-        for clicked, unclicked, cost, converted, value, view_through in columns
-    ]
+    return list(map(Traffic._make, columns))
 
 
 def total(parts: Iterable[Traffic]) -> Traffic:
-    sums = [sum(column) for column in zip(*map(_COUNTS, parts), strict=True)] or [0] * 6
-    clicks, unclicked, cost_micros, conversions, conversions_value, view_through = sums
-    return Traffic(
-        clicks=clicks,
-        unclicked=unclicked,
-        cost_micros=cost_micros,
-        conversions=conversions,
-        conversions_value=conversions_value,
-        view_through=view_through,
-    )
+    return Traffic(*map(sum, zip(*parts, strict=True)))
 
 
 def _shares(whole: int, weights: Sequence[int]) -> list[int]:

@@ -60,8 +60,10 @@ class SelectedField:
         return value % (facts.traffic.impressions + 1) if type(value) is int else value
 
     def _made_up_attribute(self, facts: RowFacts) -> Value:
-        entity = _entity(self.group, facts)
-        seed = (facts.account.customer_id, entity.id if entity else facts.client.customer_id)
+        entity = entity_of(self.group, facts)
+        seed = (facts.account.customer_id, entity.seed if entity else facts.client.customer_id)
+        if entity and self.leaf.name == "id" and len(self.descriptors) == 2:
+            return entity.id
         if not all(_chosen(step, seed) for step in self.descriptors if in_choice(step)):
             return None
         if self.leaf.name not in _ALWAYS_PRESENT and left_out(self.leaf, *seed):
@@ -74,6 +76,11 @@ class SelectedField:
 def select_field(path: str, api_version: str) -> SelectedField:
     """Raises CatalogError for a field that this API version does not have."""
     return SelectedField(path=path, descriptors=resolve_field(path, api_version))
+
+
+def follows_keyword(path: str) -> bool:
+    """Whether the segment comes from the row's keyword, rather than dividing the row."""
+    return path.startswith("segments.keyword.")
 
 
 def segment_values(field: SelectedField) -> Sequence[Value]:
@@ -101,7 +108,7 @@ def _chosen(step: FieldDescriptor, seed: tuple[object, ...]) -> bool:
     return step.name == choice.fields[chance % len(choice.fields)].name
 
 
-def _entity(resource: str, facts: RowFacts) -> Entity | None:
+def entity_of(resource: str, facts: RowFacts) -> Entity | None:
     if resource in ("customer", "customer_client") or not facts.lineage:
         return None
     kind = level_of(resource)
@@ -113,7 +120,7 @@ def _of(kind: str, facts: RowFacts) -> Entity:
 
 
 def _subject(facts: RowFacts) -> int:
-    return facts.lineage[-1].id if facts.lineage else 0
+    return facts.lineage[-1].seed if facts.lineage else 0
 
 
 def _resource_name(resource: str, facts: RowFacts) -> str:
@@ -128,36 +135,42 @@ def _resource_name(resource: str, facts: RowFacts) -> str:
     if resource in ("ad_group_criterion", "keyword_view", "ad_group_ad"):
         return f"{customer}/{plural}/{'~'.join(ids[1:3])}"
     if resource == "search_term_view":
-        return f"{customer}/{plural}/{'~'.join([ids[0], ids[1], f'{stable_number(_search_term(facts)):x}'])}"
-    entity = _entity(resource, facts)
+        return f"{customer}/{plural}/{'~'.join([ids[0], ids[1], ids[3]])}"
+    entity = entity_of(resource, facts)
     return f"{customer}/{plural}/{entity.id if entity else facts.account.customer_id}"
 
 
 def _name(entity: Entity) -> str:
-    theme = _THEMES[stable_number("theme", entity.id) % len(_THEMES)]
-    return f"{theme} | {_AUDIENCES[entity.id % len(_AUDIENCES)]} #{entity.position + 1}"
+    theme = _THEMES[stable_number("theme", entity.seed) % len(_THEMES)]
+    return f"{theme} | {_AUDIENCES[entity.seed % len(_AUDIENCES)]} #{entity.position + 1}{copy_mark(entity)}"
+
+
+def copy_mark(entity: Entity) -> str:
+    return f" {entity.copy:07}" if entity.copy else ""
 
 
 def _keyword(facts: RowFacts) -> str:
     noun = _NOUNS[stable_number("noun", _of(AD_GROUP, facts).id) % len(_NOUNS)]
-    return f"{noun} {_MODIFIERS[_of(KEYWORD, facts).position]}"
+    keyword = _of(KEYWORD, facts)
+    return f"{noun} {_MODIFIERS[keyword.position]}{copy_mark(keyword)}"
 
 
 def _search_term(facts: RowFacts) -> str:
-    return _keyword(facts) + _SUFFIXES[_of(SEARCH_TERM, facts).position]
+    term = _of(SEARCH_TERM, facts)
+    return f"{_keyword(facts)}{_SUFFIXES[term.position]}{copy_mark(term)}"
 
 
 def _match_type(facts: RowFacts) -> str:
-    return _MATCH_TYPES[_of(KEYWORD, facts).id % len(_MATCH_TYPES)]
+    return _MATCH_TYPES[_of(KEYWORD, facts).seed % len(_MATCH_TYPES)]
 
 
 def _quality_score(facts: RowFacts) -> int | None:
     """None for keywords that were shown too rarely to be judged."""
-    return stable_number("quality", _of(KEYWORD, facts).id) % 11 or None
+    return stable_number("quality", _of(KEYWORD, facts).seed) % 11 or None
 
 
 def _status(kind: str) -> Callable[[RowFacts], Value]:
-    return lambda facts: "PAUSED" if stable_number("status", _of(kind, facts).id) % 8 == 0 else "ENABLED"
+    return lambda facts: "PAUSED" if stable_number("status", _of(kind, facts).seed) % 8 == 0 else "ENABLED"
 
 
 _ATTRIBUTES: dict[str, Callable[[RowFacts], Value]] = {

@@ -35,6 +35,8 @@ def test_a_text_names_kind_customer_resource_day_and_amount() -> None:
         ("transient@*/campaign/*:two", "write it as"),
         ("flood@*/campaign/*", "unknown kind; use one of transient, midstream_break, quota"),
         ("transient@*/campaign/2024-02-30", "is not in the calendar"),
+        ("rows@*/campaign/*:2000001", "rows takes up to 2000000"),
+        ("quota@*/campaign/*:1000000", "quota takes up to 999999"),
     ],
 )
 def test_a_text_that_is_not_a_fault_is_quoted_with_the_fix(text: str, said: str) -> None:
@@ -78,3 +80,10 @@ def test_faults_of_rows_touch_their_day_only_and_fail_no_call() -> None:
     assert faults.rows_of(BAKERY, "campaign", JUNE_1) == RowFaults(sent_twice=3)
     assert faults.rows_of(BAKERY, "campaign", date(2024, 6, 2)) == RowFaults()
     assert faults.rows_of(BAKERY, "ad_group", JUNE_1) == RowFaults()
+
+
+def test_a_size_is_the_first_that_is_said_so_that_a_rule_for_all_may_follow_exceptions() -> None:
+    faults = CallFaults(parse_faults("rows@*/campaign/2024-06-01:0; rows@*/*/*:2000000"))
+    assert faults.strike(BAKERY, "campaign", ONE_DAY) is None
+    assert faults.rows_of(BAKERY, "campaign", JUNE_1) == RowFaults(size=0)
+    assert faults.rows_of(BAKERY, "campaign", date(2024, 6, 2)) == RowFaults(size=2_000_000)
