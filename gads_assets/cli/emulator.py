@@ -24,14 +24,20 @@ def emulator(
     transient@2145550101/campaign/2024-06-01:2. Without --fault, those of GADS_EMULATOR_FAULTS, separated by ;
 
     \b
-    transient            UNAVAILABLE, n times (1) a customer and resource
-    midstream_break      some rows, then a broken stream, n times (1)
-    quota                RESOURCE_EXHAUSTED until n seconds (30) passed
-    bad_auth             UNAUTHENTICATED, n times (always)
-    duplicated_rows      the day's first n rows (1) come twice
-    wrong_customer_rows  the day's first n rows (1) name another account
-    wrong_day_rows       the day's first n rows (1) name a day not asked for
-    rows                 no failure: the day has n rows, 0 to 2000000
+    transient             UNAVAILABLE, n times (1) a customer and resource
+    internal              INTERNAL, n times (1)
+    midstream_break       some rows, then a broken stream, n times (1)
+    slow_stream           n seconds (1) between the messages of a stream
+    latency               n milliseconds (50) before each answer; also latency:n
+    quota                 RESOURCE_EXHAUSTED until n seconds (30) passed
+    bad_auth              UNAUTHENTICATED, n times (always)
+    customer_not_enabled, customer_suspended, permission_denied
+                          the customer is refused, n times (always)
+    duplicated_rows       the day's first n rows (1) come twice
+    wrong_customer_rows   the day's first n rows (1) name another account
+    wrong_day_rows        the day's first n rows (1) name a day not asked for
+    truncated_day         the last n percent (50) of the day's rows are missing
+    rows                  no failure: the day has n rows, 0 to 2000000
     """
     # gRPC and the API's messages take a second or two to import; --help and bad input need neither.
     from gads_assets.emulator.faults import parse_faults  # noqa: PLC0415

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import date
+from functools import partial
 from heapq import nsmallest
 from itertools import islice, product
 from typing import Any
@@ -36,7 +37,7 @@ MOST_ORDERED = 100_000
 
 _LIFETIME = "lifetime"
 _DailyTraffic = list[tuple[str, Traffic]]
-_Group = tuple[date | None, Iterator[RowFacts]]
+_Group = tuple[date | None, Callable[[], Iterator[RowFacts]]]
 
 
 def answer(
@@ -56,10 +57,10 @@ def answer_facts(
 ) -> Iterator[RowFacts]:
     """What each row is about; corrupted where that was asked for."""
     if plan.resource == CUSTOMER_CLIENT:
-        groups: Iterable[_Group] = [(None, _clients(account, accounts))]
+        groups: Iterable[_Group] = [(None, partial(_clients, account, accounts))]
     elif account.manager:
         own = [] if plan.chain or plan.segmented else [_facts(account, (), Traffic(), {})]
-        groups = [(None, iter(own))]
+        groups = [(None, partial(iter, own))]
     else:
         groups = _entities(plan, account, row_faults)
     sent = (row for day, facts in groups for row in _sent(plan, facts, row_faults(day)))
@@ -79,14 +80,15 @@ def _entities(plan: AnswerPlan, account: EmulatedAccount, row_faults: RowFaultsO
         day = date.fromisoformat(days[0]) if plan.days is not None and len(days) == 1 else None
         size = row_faults(day).size
         if size is None:
-            yield day, _divided(plan, account, date_values, [text for text in days if not is_dark(account, text)])
+            lit = [text for text in days if not is_dark(account, text)]
+            yield day, partial(_divided, plan, account, date_values, lit)
         else:
-            yield day, _sized(_divided(plan, account, date_values, days), size)
+            yield day, partial(_sized, partial(_divided, plan, account, date_values, days), size)
 
 
-def _sized(facts: Iterator[RowFacts], size: int) -> Iterator[RowFacts]:
+def _sized(facts: Callable[[], Iterator[RowFacts]], size: int) -> Iterator[RowFacts]:
     """The world's own rows first, then copies of them: rows about an account as a whole have none."""
-    originals = list(islice(facts, size))
+    originals = list(islice(facts(), size))
     yield from originals
     if originals and originals[0].lineage:
         copies = (original.copied(copy) for copy in range(1, MOST_COPIES + 1) for original in originals)
@@ -164,8 +166,16 @@ def _descend(
             yield from _descend(plan, account, (*lineage, child), child_days, chain[1:])
 
 
-def _sent(plan: AnswerPlan, rows: Iterable[RowFacts], faults: RowFaults) -> Iterator[RowFacts]:
-    matching = (row for row in rows if all(passes(row) for passes in plan.filters)) if plan.filters else iter(rows)
+def _matching(plan: AnswerPlan, rows: Iterator[RowFacts]) -> Iterator[RowFacts]:
+    return (row for row in rows if all(passes(row) for passes in plan.filters)) if plan.filters else rows
+
+
+def _sent(plan: AnswerPlan, rows: Callable[[], Iterator[RowFacts]], faults: RowFaults) -> Iterator[RowFacts]:
+    matching = _matching(plan, rows())
+    if faults.missing_percent:
+        # Counted by making them all, as they are never held: where a day ends is not known before.
+        count = sum(1 for _ in _matching(plan, rows()))
+        matching = islice(matching, count * (100 - faults.missing_percent) // 100)
     touched = max(faults.wrong_customer, faults.wrong_day, faults.sent_twice)
     for position, original in enumerate(islice(matching, touched)):
         facts = original

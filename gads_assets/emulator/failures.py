@@ -56,6 +56,30 @@ def quota_exhausted(retry_delay: float) -> RefusedCallError:
     )
 
 
+def internal_error() -> RefusedCallError:
+    return RefusedCallError(
+        "Internal error encountered.",
+        status=grpc.StatusCode.INTERNAL,
+        category="internal_error",
+        code="INTERNAL_ERROR",
+    )
+
+
+def customer_not_enabled() -> RefusedCallError:
+    return permission_denied(
+        "CUSTOMER_NOT_ENABLED",
+        "The customer account can't be accessed because it is not yet enabled or has been deactivated.",
+    )
+
+
+def user_permission_denied() -> RefusedCallError:
+    return permission_denied(
+        "USER_PERMISSION_DENIED",
+        "User doesn't have permission to access customer. Note: If you're accessing a client customer, "
+        "the manager's customer id must be set in the 'login-customer-id' header.",
+    )
+
+
 def unavailable(message: str) -> RefusedCallError:
     return RefusedCallError(message, status=grpc.StatusCode.UNAVAILABLE)
 

@@ -1,15 +1,16 @@
 """Failures on demand, written as text: `kind@customer/resource/day`, with `:n` where the kind takes a number.
 
-    transient@2145550101/campaign/*:2; duplicated_rows@*/keyword_view/2024-06-01
+    transient@2145550101/campaign/*:2; duplicated_rows@*/keyword_view/2024-06-01; latency:50
 
-`*` stands for every customer, every FROM resource or every day. A fault of a call (the first four kinds) hits each
-call whose days include the fault's day; a fault of rows hits that day's rows only.
+`*` stands for every customer, every FROM resource or every day. A fault of a call hits each call whose days include the
+fault's day, and every call of a query that does not speak of days; a fault of rows hits that day's rows only, or all
+rows of no single day. `latency:n` is short for `latency@*/*/*:n`.
 """
 
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from enum import Enum
@@ -22,6 +23,8 @@ _FORM = re.compile(
     r"(?P<kind>[a-z_]+)@(?P<customer>\*|[0-9]{10})/(?P<resource>\*|[a-z_]+)/(?P<day>\*|[0-9-]{10})(:(?P<amount>[0-9]{1,7}))?"
 )
 
+_LATENCY_EVERYWHERE = re.compile(r"\Alatency(?=:)")
+
 
 class FaultKind(Enum):
     TRANSIENT = "transient"
@@ -32,6 +35,20 @@ class FaultKind(Enum):
     """RESOURCE_EXHAUSTED, with the delay left, until n seconds (30) after the first such refusal."""
     BAD_AUTH = "bad_auth"
     """The first n calls (all) end with UNAUTHENTICATED."""
+    INTERNAL = "internal"
+    """The first n calls (1) of each customer and resource end with INTERNAL."""
+    CUSTOMER_NOT_ENABLED = "customer_not_enabled"
+    """The first n calls (all) of each customer and resource are refused as for an account that was never opened."""
+    CUSTOMER_SUSPENDED = "customer_suspended"
+    """The first n calls (all) of each customer and resource are refused as for a suspended account."""
+    PERMISSION_DENIED = "permission_denied"
+    """The first n calls (all) of each customer and resource are refused as by an account that did not let us in."""
+    SLOW_STREAM = "slow_stream"
+    """n seconds (1) pass before each message of the stream but the first."""
+    LATENCY = "latency"
+    """Each answer begins n milliseconds (50) later."""
+    TRUNCATED_DAY = "truncated_day"
+    """The last n percent (50) of the day's rows are missing, one at least, and nothing else is wrong."""
     DUPLICATED_ROWS = "duplicated_rows"
     """The first n rows (1) of the day are sent twice."""
     WRONG_CUSTOMER_ROWS = "wrong_customer_rows"
@@ -44,7 +61,28 @@ class FaultKind(Enum):
 
 MOST_ROWS = 2_000_000
 _MOST = 999_999
-_DEFAULT_AMOUNTS = {FaultKind.QUOTA: 30, FaultKind.BAD_AUTH: _MOST}
+_DEFAULT_AMOUNTS = {
+    FaultKind.QUOTA: 30,
+    FaultKind.BAD_AUTH: _MOST,
+    FaultKind.CUSTOMER_NOT_ENABLED: _MOST,
+    FaultKind.CUSTOMER_SUSPENDED: _MOST,
+    FaultKind.PERMISSION_DENIED: _MOST,
+    FaultKind.LATENCY: 50,
+    FaultKind.TRUNCATED_DAY: 50,
+}
+_HIGHEST_AMOUNTS = {FaultKind.ROWS: MOST_ROWS, FaultKind.TRUNCATED_DAY: 100}
+# Of the kinds that fail a whole call, those that do so a number of times.
+_COUNTED = frozenset(
+    {
+        FaultKind.TRANSIENT,
+        FaultKind.MIDSTREAM_BREAK,
+        FaultKind.BAD_AUTH,
+        FaultKind.INTERNAL,
+        FaultKind.CUSTOMER_NOT_ENABLED,
+        FaultKind.CUSTOMER_SUSPENDED,
+        FaultKind.PERMISSION_DENIED,
+    }
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +98,9 @@ class Fault:
     def concerns(self, customer_id: str, resource: str) -> bool:
         return self.customer_id in (None, customer_id) and self.resource in (None, resource)
 
+    def meets(self, days: range | None) -> bool:
+        return self.day is None or days is None or self.day.toordinal() in days
+
 
 @dataclass(frozen=True, kw_only=True)
 class RowFaults:
@@ -69,6 +110,7 @@ class RowFaults:
     sent_twice: int = 0
     wrong_customer: int = 0
     wrong_day: int = 0
+    missing_percent: int = 0
 
 
 def rows_per_day(count: int) -> Fault:
@@ -82,7 +124,7 @@ def parse_faults(text: str) -> tuple[Fault, ...]:
 
 
 def _parse_fault(text: str) -> Fault:
-    match = _FORM.fullmatch(text)
+    match = _FORM.fullmatch(_LATENCY_EVERYWHERE.sub("latency@*/*/*", text))
     if match is None:
         raise SettingsError(
             f"fault {text!r} is not kind@customer/resource/day with an optional :n; "
@@ -98,7 +140,7 @@ def _parse_fault(text: str) -> Fault:
     except PartitionKeyError as error:
         raise SettingsError(f"fault {text!r}: {error}") from None
     amount = int(match["amount"]) if match["amount"] else _DEFAULT_AMOUNTS.get(kind, 1)
-    if amount > (highest := MOST_ROWS if kind is FaultKind.ROWS else _MOST):
+    if amount > (highest := _HIGHEST_AMOUNTS.get(kind, _MOST)):
         raise SettingsError(f"fault {text!r} has too large a number; {kind.value} takes up to {highest}")
     return Fault(
         kind=kind,
@@ -119,40 +161,47 @@ class CallFaults:
         self._quota_ends: dict[Fault, float] = {}
         self._lock = Lock()
 
-    def strike(self, customer_id: str, resource: str, days: range) -> tuple[FaultKind, float] | None:
+    def strike(self, customer_id: str, resource: str, days: range | None) -> tuple[FaultKind, float] | None:
         """What goes wrong with this call, if anything; the number is the delay that a quota error asks for.
 
-        `days` are the ordinals asked for.
+        `days` are the ordinals asked for, None for a query that does not speak of days.
         """
         with self._lock:
-            for fault in self._faults:
-                if not fault.concerns(customer_id, resource):
-                    continue
-                if fault.day is not None and fault.day.toordinal() not in days:
-                    continue
-                match fault.kind:
-                    case FaultKind.QUOTA:
-                        left = self._quota_ends.setdefault(fault, self._clock() + fault.amount) - self._clock()
-                        if left > 0:
-                            return fault.kind, left
-                    case FaultKind.TRANSIENT | FaultKind.MIDSTREAM_BREAK | FaultKind.BAD_AUTH:
-                        key = (fault, customer_id, resource)
-                        if self._struck[key] < fault.amount:
-                            self._struck[key] += 1
-                            return fault.kind, 0.0
-                    case _:
-                        continue
+            for fault in self._concerning(customer_id, resource, days):
+                if fault.kind is FaultKind.QUOTA:
+                    left = self._quota_ends.setdefault(fault, self._clock() + fault.amount) - self._clock()
+                    if left > 0:
+                        return fault.kind, left
+                elif fault.kind in _COUNTED:
+                    key = (fault, customer_id, resource)
+                    if self._struck[key] < fault.amount:
+                        self._struck[key] += 1
+                        return fault.kind, 0.0
         return None
 
+    def delays(self, customer_id: str, resource: str, days: range | None) -> tuple[float, float]:
+        """Seconds before the answer begins, and between the messages of its stream."""
+        amounts = self._amounts(customer_id, resource, days)
+        return max(amounts[FaultKind.LATENCY], default=0) / 1000, float(max(amounts[FaultKind.SLOW_STREAM], default=0))
+
+    def _concerning(self, customer_id: str, resource: str, days: range | None) -> Iterator[Fault]:
+        return (fault for fault in self._faults if fault.concerns(customer_id, resource) and fault.meets(days))
+
+    def _amounts(self, customer_id: str, resource: str, days: range | None) -> dict[FaultKind, list[int]]:
+        amounts: dict[FaultKind, list[int]] = {kind: [] for kind in FaultKind}
+        for fault in self._concerning(customer_id, resource, days):
+            amounts[fault.kind].append(fault.amount)
+        return amounts
+
     def rows_of(self, customer_id: str, resource: str, day: date | None) -> RowFaults:
-        amounts: dict[FaultKind, list[int]] = {}
-        for fault in self._faults:
-            if fault.concerns(customer_id, resource) and fault.day in (None, day):
-                amounts.setdefault(fault.kind, []).append(fault.amount)
+        """`day` is None for rows of no single day."""
+        days = None if day is None else range(day.toordinal(), day.toordinal() + 1)
+        amounts = self._amounts(customer_id, resource, days)
         return RowFaults(
             # The first that is said, so that a rule for all may follow exceptions.
-            size=amounts.get(FaultKind.ROWS, [None])[0],
-            sent_twice=max(amounts.get(FaultKind.DUPLICATED_ROWS, [0])),
-            wrong_customer=max(amounts.get(FaultKind.WRONG_CUSTOMER_ROWS, [0])),
-            wrong_day=max(amounts.get(FaultKind.WRONG_DAY_ROWS, [0])),
+            size=next(iter(amounts[FaultKind.ROWS]), None),
+            sent_twice=max(amounts[FaultKind.DUPLICATED_ROWS], default=0),
+            wrong_customer=max(amounts[FaultKind.WRONG_CUSTOMER_ROWS], default=0),
+            wrong_day=max(amounts[FaultKind.WRONG_DAY_ROWS], default=0),
+            missing_percent=max(amounts[FaultKind.TRUNCATED_DAY], default=0),
         )

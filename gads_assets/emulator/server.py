@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from itertools import islice
 from pathlib import Path
@@ -19,11 +20,14 @@ from gads_assets.emulator.answers import answer_facts
 from gads_assets.emulator.authority import localhost_identity
 from gads_assets.emulator.failures import (
     RefusedCallError,
+    customer_not_enabled,
+    internal_error,
     permission_denied,
     quota_exhausted,
     trailing_metadata,
     unauthenticated,
     unavailable,
+    user_permission_denied,
 )
 from gads_assets.emulator.faults import CallFaults, Fault, FaultKind, RowFaults, rows_per_day
 from gads_assets.emulator.messages import ApiMessages, messages_of
@@ -111,6 +115,16 @@ def _port_taken(port: int) -> SetupError:
     return SetupError(f"port {port} cannot be used for the emulator; choose a free one, or --port 0 for any")
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Begun:
+    """An answer's plan and rows, whether it breaks off, and the seconds between its messages."""
+
+    plan: AnswerPlan
+    rows: Iterator[bytes]
+    breaks: bool
+    pause: float
+
+
 class _Service(_GenericHandler):
     """Finds the method by its full name, so that an API version is imported only when a client speaks it."""
 
@@ -154,17 +168,17 @@ class _Service(_GenericHandler):
     ) -> Iterator[bytes]:
         request_id = uuid.uuid4().hex
         try:
-            plan, rows, breaks = self._begin(request, context, version, messages, counted=True)
-            about = messages.stream_response(request_id=request_id, field_mask={"paths": plan.field_mask})
+            begun = self._begin(request, context, version, messages, counted=True)
+            about = messages.stream_response(request_id=request_id, field_mask={"paths": begun.plan.field_mask})
             rest = about.SerializeToString()
-            if breaks:
-                yield framed(list(islice(rows, _ROWS_BEFORE_BREAK))) + rest
+            if begun.breaks:
+                yield framed(list(islice(begun.rows, _ROWS_BEFORE_BREAK))) + rest
                 raise unavailable("Stream removed")
             # An empty answer is still one response, with nothing in it.
-            first = True
-            while (batch := list(islice(rows, _STREAM_BATCH))) or first:
+            yield framed(list(islice(begun.rows, _STREAM_BATCH))) + rest
+            while batch := list(islice(begun.rows, _STREAM_BATCH)):
+                self.stopping.wait(begun.pause)
                 yield framed(batch) + rest
-                first = False
         except RefusedCallError as refusal:
             _abort(context, refusal, version, request_id)
 
@@ -173,11 +187,11 @@ class _Service(_GenericHandler):
         try:
             start = int(request.page_token or 0)
             # Further pages of one query cost nothing.
-            plan, rows, breaks = self._begin(request, context, version, messages, counted=start == 0)
-            if breaks:
+            begun = self._begin(request, context, version, messages, counted=start == 0)
+            if begun.breaks:
                 raise unavailable("Connection reset by peer")
-            page = list(islice(rows, start, start + _PAGE + 1))
-            about = messages.search_response(field_mask={"paths": plan.field_mask})
+            page = list(islice(begun.rows, start, start + _PAGE + 1))
+            about = messages.search_response(field_mask={"paths": begun.plan.field_mask})
             if len(page) > _PAGE:
                 about.next_page_token = str(start + _PAGE)
             content: bytes = framed(page[:_PAGE]) + about.SerializeToString()
@@ -186,6 +200,8 @@ class _Service(_GenericHandler):
             _abort(context, refusal, version, request_id)
 
     def _list_accessible_customers(self, context: grpc.ServicerContext, version: str, messages: ApiMessages) -> Any:
+        everywhere, _ = self._faults.delays("", "", None)
+        self.stopping.wait(self._latency + everywhere)
         try:
             _require_credentials(context)
         except RefusedCallError as refusal:
@@ -195,15 +211,16 @@ class _Service(_GenericHandler):
 
     def _begin(
         self, request: Any, context: grpc.ServicerContext, version: str, messages: ApiMessages, *, counted: bool
-    ) -> tuple[AnswerPlan, Iterator[bytes], bool]:
-        """The plan, its rows, and whether the answer breaks off."""
+    ) -> _Begun:
         with self._lock:
             self.operations += counted
         self.stopping.wait(self._latency)
         _require_credentials(context)
         account = self._account(request.customer_id, context)
         plan = plan_answer(request.query, account, version)
-        struck = self._faults.strike(account.customer_id, plan.resource, plan.days or range(0))
+        latency, pause = self._faults.delays(account.customer_id, plan.resource, plan.days)
+        self.stopping.wait(latency)
+        struck = self._faults.strike(account.customer_id, plan.resource, plan.days)
         match struck:
             case (FaultKind.TRANSIENT, _):
                 raise unavailable("The service is currently unavailable.")
@@ -211,27 +228,32 @@ class _Service(_GenericHandler):
                 raise quota_exhausted(delay)
             case (FaultKind.BAD_AUTH, _):
                 raise unauthenticated("OAUTH_TOKEN_INVALID", "OAuth token in the header is not valid.")
+            case (FaultKind.INTERNAL, _):
+                raise internal_error()
+            case (FaultKind.CUSTOMER_NOT_ENABLED, _):
+                raise customer_not_enabled()
+            case (FaultKind.CUSTOMER_SUSPENDED, _):
+                raise permission_denied(
+                    "ACTION_NOT_PERMITTED_FOR_SUSPENDED_ACCOUNT", "The action is not permitted for suspended accounts."
+                )
+            case (FaultKind.PERMISSION_DENIED, _):
+                raise user_permission_denied()
 
         def row_faults(day: date | None) -> RowFaults:
             return self._faults.rows_of(account.customer_id, plan.resource, day)
 
         rows = answer_facts(plan, account, tuple(self._accounts.values()), row_faults=row_faults)
-        return plan, map(RowSerializer(plan, messages.row), rows), struck is not None
+        return _Begun(
+            plan=plan, rows=map(RowSerializer(plan, messages.row), rows), breaks=struck is not None, pause=pause
+        )
 
     def _account(self, customer_id: str, context: grpc.ServicerContext) -> EmulatedAccount:
         account = self._accounts.get(customer_id)
         login = self._accounts.get(_metadata(context).get("login-customer-id", ""))
         if account is None or login is None or not login.manager:
-            raise permission_denied(
-                "USER_PERMISSION_DENIED",
-                "User doesn't have permission to access customer. Note: If you're accessing a client customer, "
-                "the manager's customer id must be set in the 'login-customer-id' header.",
-            )
+            raise user_permission_denied()
         if account.status != "ENABLED":
-            raise permission_denied(
-                "CUSTOMER_NOT_ENABLED",
-                "The customer account can't be accessed because it is not yet enabled or has been deactivated.",
-            )
+            raise customer_not_enabled()
         return account
 
 

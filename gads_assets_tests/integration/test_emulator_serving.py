@@ -18,8 +18,9 @@ import pytest
 from gads_assets.catalog.fields import installed_api_versions
 from gads_assets.domain.keys import CustomerId
 from gads_assets.emulator.accounts import MANAGER_CUSTOMER_ID
+from gads_assets.emulator.faults import parse_faults
 from gads_assets.emulator.server import RunningEmulator, serve_emulator
-from gads_assets.errors import SettingsError, SetupError
+from gads_assets.errors import CustomerUnavailableError, SettingsError, SetupError, TransientApiError
 from gads_assets.extract.accounts import discover_accounts
 from gads_assets.extract.client import GoogleAdsSource, connect_to_emulator, connect_to_google
 from gads_assets_tests.google_credentials import (
@@ -130,6 +131,43 @@ def test_latency_delays_every_answer(home: Path) -> None:
         started = monotonic()
         row_count(source)
         assert monotonic() - started >= 0.3
+
+
+@pytest.mark.parametrize(
+    ("fault", "error", "said"),
+    [
+        ("internal@*/*/*", TransientApiError, "INTERNAL"),
+        ("customer_not_enabled@2145550101/*/*", CustomerUnavailableError, "CUSTOMER_NOT_ENABLED"),
+        ("customer_suspended@2145550101/*/*", CustomerUnavailableError, "ACTION_NOT_PERMITTED_FOR_SUSPENDED_ACCOUNT"),
+        ("permission_denied@2145550101/*/*", CustomerUnavailableError, "USER_PERMISSION_DENIED"),
+    ],
+)
+@pytest.mark.parametrize("gaql", [DAY, "SELECT campaign.id FROM campaign"])
+def test_failures_on_demand_are_told_apart_by_googles_own_codes(
+    home: Path, fault: str, error: type[Exception], said: str, gaql: str
+) -> None:
+    with serve_emulator(home=home / "emulator", faults=parse_faults(fault)) as running:
+        source = connected(running)
+        with pytest.raises(error, match=said):
+            list(source.stream(BAKERY, gaql))
+        other = CustomerId("3305550102")
+        if error is CustomerUnavailableError:
+            assert list(source.stream(other, gaql))
+
+
+def test_a_slow_stream_gives_every_row_and_takes_its_time_between_messages(home: Path) -> None:
+    faults = parse_faults("slow_stream@*/campaign/*:1; rows@*/campaign/*:1500; latency:200")
+    with serve_emulator(home=home / "emulator", faults=faults) as running:
+        source = connected(running)
+        started = monotonic()
+        assert row_count(source) == 1_500
+        assert monotonic() - started >= 1.2
+
+
+def test_a_day_cut_short_ends_like_any_other(home: Path) -> None:
+    faults = parse_faults("truncated_day@*/campaign/2024-06-04:40")
+    with serve_emulator(home=home / "emulator", faults=faults, rows=1_000) as running:
+        assert row_count(connected(running)) == 600
 
 
 def test_search_pages_through_the_same_rows_as_the_stream(emulator: RunningEmulator) -> None:

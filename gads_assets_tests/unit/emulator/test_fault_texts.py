@@ -35,6 +35,9 @@ def test_a_text_names_kind_customer_resource_day_and_amount() -> None:
         ("transient@*/campaign/*:two", "write it as"),
         ("flood@*/campaign/*", "unknown kind; use one of transient, midstream_break, quota"),
         ("transient@*/campaign/2024-02-30", "is not in the calendar"),
+        ("truncated_day@*/*/*:101", "truncated_day takes up to 100"),
+        ("slow_stream:5", "write it as"),
+        ("latency", "write it as"),
         ("rows@*/campaign/*:2000001", "rows takes up to 2000000"),
         ("quota@*/campaign/*:1000000", "quota takes up to 999999"),
     ],
@@ -87,3 +90,26 @@ def test_a_size_is_the_first_that_is_said_so_that_a_rule_for_all_may_follow_exce
     assert faults.strike(BAKERY, "campaign", ONE_DAY) is None
     assert faults.rows_of(BAKERY, "campaign", JUNE_1) == RowFaults(size=0)
     assert faults.rows_of(BAKERY, "campaign", date(2024, 6, 2)) == RowFaults(size=2_000_000)
+
+
+def test_a_fault_of_one_day_strikes_queries_that_do_not_speak_of_days_too() -> None:
+    faults = CallFaults(
+        parse_faults("internal@*/conversion_action/2024-06-01; duplicated_rows@*/conversion_action/2024-06-01:2")
+    )
+    assert faults.strike(BAKERY, "conversion_action", None) == (FaultKind.INTERNAL, 0.0)
+    assert faults.strike(BAKERY, "conversion_action", None) is None
+    assert faults.rows_of(BAKERY, "conversion_action", None) == RowFaults(sent_twice=2)
+
+
+def test_an_account_that_is_refused_stays_refused() -> None:
+    for kind in (FaultKind.CUSTOMER_NOT_ENABLED, FaultKind.CUSTOMER_SUSPENDED, FaultKind.PERMISSION_DENIED):
+        faults = CallFaults(parse_faults(f"{kind.value}@2145550101/*/*"))
+        assert [faults.strike(BAKERY, "campaign", ONE_DAY) for _ in range(5)] == [(kind, 0.0)] * 5
+        assert faults.strike(BIKES, "campaign", ONE_DAY) is None
+
+
+def test_delays_add_nothing_to_calls_that_they_do_not_name() -> None:
+    faults = CallFaults(parse_faults("latency:50; latency@3305550102/*/*:80; slow_stream@*/campaign/*:3"))
+    assert faults.delays(BAKERY, "ad_group", ONE_DAY) == (0.05, 0.0)
+    assert faults.delays(BIKES, "campaign", None) == (0.08, 3.0)
+    assert faults.strike(BIKES, "campaign", ONE_DAY) is None

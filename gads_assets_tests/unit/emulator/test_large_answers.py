@@ -151,3 +151,9 @@ def test_the_same_question_has_the_same_bytes() -> None:
 )
 def test_whole_numbers_have_protobufs_own_form(number: int, content: bytes) -> None:
     assert varint(number) == content
+
+
+@pytest.mark.parametrize(("percent", "size", "left"), [(50, 1_000, 500), (1, 10, 9), (100, 10, 0), (30, 1, 0)])
+def test_a_truncated_day_lacks_its_last_rows_and_at_least_one(percent: int, size: int, left: int) -> None:
+    whole = list(serialized(plan_of("campaign"), RowFaults(size=size)))
+    assert list(serialized(plan_of("campaign"), RowFaults(size=size, missing_percent=percent))) == whole[:left]
