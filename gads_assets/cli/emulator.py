@@ -16,6 +16,9 @@ def emulator(
         list[str] | None, typer.Option("--fault", metavar="TEXT", help="A failure to inject; may be repeated.")
     ] = None,
     latency_ms: Annotated[int, typer.Option(min=0, help="Answer each call this much later.")] = 0,
+    accounts: Annotated[
+        int | None, typer.Option(min=1, max=5000, help="An agency of this many clients, under managers.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Serve an emulated Google Ads API on loopback until interrupted.
@@ -50,10 +53,16 @@ def emulator(
     interrupts = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, interrupts)
 
-    from gads_assets.emulator.accounts import MANAGER_CUSTOMER_ID  # noqa: PLC0415
+    from gads_assets.emulator.accounts import ACCOUNTS, MANAGER_CUSTOMER_ID, made_up_accounts  # noqa: PLC0415
     from gads_assets.emulator.server import serve_emulator  # noqa: PLC0415
 
-    with serve_emulator(home=settings.emulator_home, port=port, faults=faults, latency=latency_ms / 1000) as running:
+    with serve_emulator(
+        home=settings.emulator_home,
+        port=port,
+        faults=faults,
+        latency=latency_ms / 1000,
+        accounts=made_up_accounts(accounts) if accounts else ACCOUNTS,
+    ) as running:
         if as_json:
             document = {
                 "endpoint": running.endpoint,

@@ -10,7 +10,7 @@ from typing import Any
 
 from gads_assets.catalog.gaql_query import DATE_FIELD
 from gads_assets.domain.keys import CustomerId
-from gads_assets.emulator.accounts import EmulatedAccount
+from gads_assets.emulator.accounts import EmulatedAccount, managers_above
 from gads_assets.emulator.entities import (
     CAMPAIGN,
     MOST_COPIES,
@@ -68,11 +68,14 @@ def answer_facts(
 
 
 def _clients(account: EmulatedAccount, accounts: Sequence[EmulatedAccount]) -> Iterator[RowFacts]:
-    """The account itself, and for a manager everything below it."""
+    """The account itself, and for a manager everything below it, whatever its status."""
+    known: dict[str, EmulatedAccount] = {known.customer_id: known for known in accounts}
     yield RowFacts(account=account, client=account, level=0, lineage=(), traffic=Traffic(), segments={})
     for client in accounts if account.manager else ():
-        if client != account:
-            yield RowFacts(account=account, client=client, level=1, lineage=(), traffic=Traffic(), segments={})
+        above = list(managers_above(client, known))
+        if account.customer_id in above:
+            level = above.index(account.customer_id) + 1
+            yield RowFacts(account=account, client=client, level=level, lineage=(), traffic=Traffic(), segments={})
 
 
 def _entities(plan: AnswerPlan, account: EmulatedAccount, row_faults: RowFaultsOf) -> Iterator[_Group]:

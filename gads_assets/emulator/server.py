@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import grpc
 
-from gads_assets.emulator.accounts import ACCOUNTS, EmulatedAccount
+from gads_assets.emulator.accounts import ACCOUNTS, EmulatedAccount, managers_above
 from gads_assets.emulator.answers import answer_facts
 from gads_assets.emulator.authority import localhost_identity
 from gads_assets.emulator.failures import (
@@ -45,7 +45,7 @@ _METHOD = re.compile(r"/google\.ads\.googleads\.(v[0-9]+)\.services\.(\w+/\w+)")
 _STREAM_BATCH = 1_000
 _PAGE = 10_000
 _ROWS_BEFORE_BREAK = 3
-_WORKERS = 16
+_WORKERS = 64
 
 
 class RunningEmulator:
@@ -206,8 +206,8 @@ class _Service(_GenericHandler):
             _require_credentials(context)
         except RefusedCallError as refusal:
             _abort(context, refusal, version, uuid.uuid4().hex)
-        managers = [account.customer_id for account in self._accounts.values() if account.manager]
-        return messages.customers_response(resource_names=[f"customers/{manager}" for manager in managers])
+        roots = [account.customer_id for account in self._accounts.values() if account.parent is None]
+        return messages.customers_response(resource_names=[f"customers/{root}" for root in roots])
 
     def _begin(
         self, request: Any, context: grpc.ServicerContext, version: str, messages: ApiMessages, *, counted: bool
@@ -249,8 +249,8 @@ class _Service(_GenericHandler):
 
     def _account(self, customer_id: str, context: grpc.ServicerContext) -> EmulatedAccount:
         account = self._accounts.get(customer_id)
-        login = self._accounts.get(_metadata(context).get("login-customer-id", ""))
-        if account is None or login is None or not login.manager:
+        login = _metadata(context).get("login-customer-id")
+        if account is None or login not in (customer_id, *managers_above(account, self._accounts)):
             raise user_permission_denied()
         if account.status != "ENABLED":
             raise customer_not_enabled()

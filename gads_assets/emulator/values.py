@@ -189,7 +189,7 @@ _ATTRIBUTES: dict[str, Callable[[RowFacts], Value]] = {
     "customer_client.manager": lambda facts: facts.client.manager,
     "customer_client.status": lambda facts: facts.client.status,
     "customer_client.level": lambda facts: facts.level,
-    "customer_client.hidden": lambda _: False,
+    "customer_client.hidden": lambda facts: facts.client.hidden,
     "customer_client.test_account": lambda _: False,
     "campaign.id": lambda facts: _of(CAMPAIGN, facts).id,
     "campaign.name": lambda facts: _name(_of(CAMPAIGN, facts)),

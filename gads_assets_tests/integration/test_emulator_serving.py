@@ -17,7 +17,7 @@ import pytest
 
 from gads_assets.catalog.fields import installed_api_versions
 from gads_assets.domain.keys import CustomerId
-from gads_assets.emulator.accounts import MANAGER_CUSTOMER_ID
+from gads_assets.emulator.accounts import MANAGER_CUSTOMER_ID, made_up_accounts
 from gads_assets.emulator.faults import parse_faults
 from gads_assets.emulator.server import RunningEmulator, serve_emulator
 from gads_assets.errors import CustomerUnavailableError, SettingsError, SetupError, TransientApiError
@@ -168,6 +168,35 @@ def test_a_day_cut_short_ends_like_any_other(home: Path) -> None:
     faults = parse_faults("truncated_day@*/campaign/2024-06-04:40")
     with serve_emulator(home=home / "emulator", faults=faults, rows=1_000) as running:
         assert row_count(connected(running)) == 600
+
+
+def test_an_account_opens_to_itself_and_to_the_managers_above_it_only(home: Path) -> None:
+    root, team, other_team, *_ = agency = made_up_accounts(30)
+    client = next(account for account in agency if account.parent == team.customer_id)
+    with serve_emulator(home=home / "emulator", accounts=agency) as running:
+
+        def rows(login: CustomerId) -> int:
+            source = connect_to_emulator(running.endpoint, running.ca_path, api_version="v26", login_customer_id=login)
+            return sum(len(batch) for batch in source.stream(client.customer_id, DAY))
+
+        assert rows(root.customer_id) == rows(team.customer_id) == rows(client.customer_id) > 5
+        for stranger in (other_team.customer_id, agency[-1].customer_id, BAKERY):
+            with pytest.raises(CustomerUnavailableError, match="USER_PERMISSION_DENIED"):
+                rows(stranger)
+
+
+def test_the_command_serves_an_agency_of_any_size(home: Path) -> None:
+    with running_command(home, "--json", "--accounts", "120") as process:
+        assert process.stdout is not None
+        facts = json.loads(process.stdout.readline())
+        login = CustomerId(facts["login_customer_id"])
+        source = connect_to_emulator(
+            facts["endpoint"], Path(facts["ca_path"]), api_version="v26", login_customer_id=login
+        )
+        enabled = [account for account in made_up_accounts(120) if account.status == "ENABLED" and not account.manager]
+        assert {account.customer_id for account in discover_accounts(source, login)} == {
+            account.customer_id for account in enabled
+        }
 
 
 def test_search_pages_through_the_same_rows_as_the_stream(emulator: RunningEmulator) -> None:
