@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import date
-from functools import partial
+from functools import cache, partial
 from heapq import nsmallest
-from itertools import islice, product
+from itertools import islice
 from typing import Any
 
 from gads_assets.catalog.gaql_query import DATE_FIELD
@@ -14,6 +14,7 @@ from gads_assets.emulator.accounts import EmulatedAccount, managers_above
 from gads_assets.emulator.entities import (
     CAMPAIGN,
     MOST_COPIES,
+    PLACE,
     Entity,
     Lineage,
     children,
@@ -26,7 +27,7 @@ from gads_assets.emulator.faults import RowFaults
 from gads_assets.emulator.plan import CUSTOMER_CLIENT, DATE_SEGMENTS, AnswerPlan
 from gads_assets.emulator.rows import RowFacts, Value
 from gads_assets.emulator.traffic import Traffic, campaign_traffic, split, total
-from gads_assets.emulator.values import segment_values
+from gads_assets.emulator.values import segment_combinations
 
 Values = tuple[Value, ...]
 RowFaultsOf = Callable[[date | None], RowFaults]
@@ -101,18 +102,23 @@ def _sized(facts: Callable[[], Iterator[RowFacts]], size: int) -> Iterator[RowFa
 def _divided(
     plan: AnswerPlan, account: EmulatedAccount, date_values: dict[str, Value], days: list[str]
 ) -> Iterator[RowFacts]:
-    combinations = list(product(*map(segment_values, plan.other_segments)))
+    @cache
+    def combinations(place: Entity | None) -> list[dict[str, Value]]:
+        return segment_combinations(plan.other_segments, account, place)
+
+    by_action = any(field.path == "segments.conversion_action" for field in plan.other_segments)
     for lineage, daily in _walk(plan, account, days):
         traffic = total(part for _, part in daily)
         if not plan.other_segments:
             yield _facts(account, lineage, traffic, date_values)
             continue
+        parts = combinations(lineage[-1] if lineage and lineage[-1].kind == PLACE else None)
         subject = lineage[-1].id if lineage else account.customer_id
-        weights = [1 + stable_number("segment", subject, index) % 5 for index in range(len(combinations))]
-        for combination, share in zip(combinations, split(traffic, weights), strict=True):
-            if share.impressions:
-                others = {field.path: value for field, value in zip(plan.other_segments, combination, strict=True)}
-                yield _facts(account, lineage, share, {**date_values, **others})
+        weights = [1 + stable_number("segment", subject, index) % 5 for index in range(len(parts))]
+        for segments, share in zip(parts, split(traffic, weights), strict=True):
+            # As in the API: an action has a row where it happened, whatever else was seen.
+            if share.conversions if by_action else share.impressions:
+                yield _facts(account, lineage, share, {**date_values, **segments})
 
 
 def _facts(account: EmulatedAccount, lineage: Lineage, traffic: Traffic, segments: dict[str, Value]) -> RowFacts:
@@ -136,10 +142,10 @@ def _day_groups(plan: AnswerPlan) -> Iterable[tuple[dict[str, Value], list[str]]
 def _walk(plan: AnswerPlan, account: EmulatedAccount, days: list[str]) -> Iterator[tuple[Lineage, _DailyTraffic]]:
     campaigns = [(campaign, _campaign_days(account, campaign, days)) for campaign in children(account, (), CAMPAIGN)]
     chain = plan.chain
-    if not chain:
+    if chain[:1] != (CAMPAIGN,):
         daily = [part for _, parts in campaigns for part in parts]
         if daily or not plan.segmented:
-            yield (), daily
+            yield from _descend(plan, account, (), daily, chain)
         return
     for campaign, daily in campaigns:
         if daily or not plan.segmented:

@@ -72,8 +72,13 @@ def _items(value: Value) -> list[Any]:
 
 
 def _like(pattern: str) -> re.Pattern[str]:
+    """A letter in brackets stands for itself: [%] is a percent sign, [[] a bracket."""
     pieces = {"%": ".*", "_": "."}
-    return re.compile("".join(pieces.get(letter, re.escape(letter)) for letter in pattern), re.DOTALL | re.IGNORECASE)
+    letters = re.finditer(r"\[(.)\]|(.)", pattern, re.DOTALL)
+    expression = "".join(
+        re.escape(found[1]) if found[1] else pieces.get(found[2], re.escape(found[2])) for found in letters
+    )
+    return re.compile(expression, re.DOTALL | re.IGNORECASE)
 
 
 def _regexp(pattern: str) -> re.Pattern[str]:

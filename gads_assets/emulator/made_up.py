@@ -71,7 +71,8 @@ def _text(name: str, chance: int) -> str:
 
 def _whole(name: str, chance: int) -> int:
     if name.endswith("_micros"):
-        return chance % 900 * 10_000
+        # Some that no floating point number can hold.
+        return 2**63 - 1 - chance % 1_000 if chance % 16 == 0 else chance % 900 * 10_000
     if name == "id" or name.endswith("_id"):
         return 10**9 + chance % 10**10
     return chance % 10_000

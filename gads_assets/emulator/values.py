@@ -3,11 +3,28 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 
 from google.protobuf.descriptor import FieldDescriptor
 
 from gads_assets.catalog.fields import resolve_field
-from gads_assets.emulator.entities import AD_GROUP, CAMPAIGN, KEYWORD, SEARCH_TERM, Entity, level_of, stable_number
+from gads_assets.emulator.accounts import EmulatedAccount
+from gads_assets.emulator.entities import (
+    AD,
+    AD_GROUP,
+    ASSET_GROUP,
+    CAMPAIGN,
+    CAMPAIGN_TERM,
+    CONVERSION_ACTION,
+    KEYWORD,
+    PLACE,
+    SEARCH_TERM,
+    Entity,
+    channel_of,
+    children,
+    level_of,
+    stable_number,
+)
 from gads_assets.emulator.made_up import enum_names, in_choice, left_out, made_up
 from gads_assets.emulator.rows import RowFacts, Value
 
@@ -22,6 +39,13 @@ _MODIFIERS = ("online", "günstig", "オンライン", "same day", "de qualité"
 _SUFFIXES = ("", " near me", " 送料無料")
 _MATCH_TYPES = ("EXACT", "PHRASE", "BROAD")
 _BIDDING = ("maximize_conversions", "target_cpa", "manual_cpc")
+_COUNTRIES = (2840, 2276, 2392)
+_LOCATION_TYPES = ("LOCATION_OF_PRESENCE", "AREA_OF_INTEREST")
+_ACTIONS = (
+    ("Purchase", "PURCHASE"), ("Newsletter ✉️", "SIGNUP"), ("Anruf über Anzeige", "PHONE_CALL_LEAD"),
+    ("お問い合わせ", "CONTACT"), ("طلب عرض سعر", "REQUEST_QUOTE"), ("Warenkorb", "ADD_TO_CART"),
+    ("Store visit", "STORE_VISIT"), ("Download", "DOWNLOAD"),
+)  # fmt: skip
 # Rows whose identity or state could be missing would be unlike anything the API sends.
 _ALWAYS_PRESENT = frozenset({"resource_name", "id", "criterion_id", "name", "status", "type_"})
 
@@ -83,8 +107,27 @@ def follows_keyword(path: str) -> bool:
     return path.startswith("segments.keyword.")
 
 
-def segment_values(field: SelectedField) -> Sequence[Value]:
-    """The values into which a segment other than a date divides every row."""
+def segment_combinations(
+    fields: Sequence[SelectedField], account: EmulatedAccount, place: Entity | None
+) -> list[dict[str, Value]]:
+    """The values into which segments other than dates divide a row, `place` being where its traffic came from.
+
+    Segments that tell of the same thing go together: a conversion action has one name and one category.
+    """
+    actions = [field.path for field in fields if field.path in _SEGMENTS_OF_ACTIONS]
+    axes: list[list[dict[str, Value]]] = []
+    if actions:
+        known = children(account, (), CONVERSION_ACTION)
+        axes.append([{path: _SEGMENTS_OF_ACTIONS[path](account, action) for path in actions} for action in known])
+    axes.extend(
+        [{field.path: value} for value in _segment_values(field, place)]
+        for field in fields
+        if field.path not in _SEGMENTS_OF_ACTIONS
+    )
+    return [{path: value for part in parts for path, value in part.items()} for parts in product(*axes)]
+
+
+def _segment_values(field: SelectedField, place: Entity | None) -> Sequence[Value]:
     leaf = field.leaf
     if leaf.is_repeated or leaf.type == FieldDescriptor.TYPE_MESSAGE:
         return (made_up(leaf),)
@@ -93,7 +136,10 @@ def segment_values(field: SelectedField) -> Sequence[Value]:
     if leaf.type == FieldDescriptor.TYPE_BOOL:
         return (False, True)
     if field.path == "segments.hour":
-        return (9, 12, 18)
+        return range(24)
+    if leaf.name.startswith("geo_target_"):
+        country = _COUNTRIES[place.position // 2 if place else 0]
+        return [f"geoTargetConstants/{country}{index}{len(leaf.name)}" for index in range(1, 4)]
     return sorted({str(value): value for value in (made_up(leaf, index) for index in range(3))}.values(), key=str)
 
 
@@ -103,6 +149,8 @@ def _chosen(step: FieldDescriptor, seed: tuple[object, ...]) -> bool:
     if choice is None or choice.name == "criterion":
         return choice is None or step.name == "keyword"
     chance = stable_number(choice.full_name, *seed)
+    if choice.name == "ad_data":
+        return step.name == "responsive_search_ad"
     if choice.name == "campaign_bidding_strategy":
         return step.name == _BIDDING[chance % len(_BIDDING)]
     return step.name == choice.fields[chance % len(choice.fields)].name
@@ -160,6 +208,39 @@ def _search_term(facts: RowFacts) -> str:
     return f"{_keyword(facts)}{_SUFFIXES[term.position]}{copy_mark(term)}"
 
 
+def _campaign_term(facts: RowFacts) -> str:
+    term = _of(CAMPAIGN_TERM, facts)
+    noun = _NOUNS[stable_number("noun", _of(CAMPAIGN, facts).seed) % len(_NOUNS)]
+    suffix, modifier = divmod(term.position, len(_MODIFIERS))
+    return f"{noun} {_MODIFIERS[modifier]}{_SUFFIXES[suffix]}{copy_mark(term)}"
+
+
+def _country(facts: RowFacts) -> int:
+    """A copy stands for a country of its own: it has nothing else to be told apart by."""
+    place = _of(PLACE, facts)
+    return place.id if place.copy else _COUNTRIES[place.position // 2]
+
+
+def _texts(count: int, pinned: str) -> Callable[[RowFacts], Value]:
+    """A responsive ad's texts: three at least, the first of them sometimes pinned to its place."""
+
+    def texts(facts: RowFacts) -> Value:
+        chance = stable_number(pinned, _of(AD, facts).seed)
+        found: list[Value] = []
+        for index in range(3 + chance % (count - 2)):
+            text: dict[str, Value] = {"text": f"{_THEMES[(chance + index) % len(_THEMES)]} {index + 1}"}
+            if index == 0 and chance % 3 == 0:
+                text["pinned_field"] = pinned
+            found.append(text)
+        return found
+
+    return texts
+
+
+def _action_name(action: Entity) -> str:
+    return _ACTIONS[action.position][0] + copy_mark(action)
+
+
 def _match_type(facts: RowFacts) -> str:
     return _MATCH_TYPES[_of(KEYWORD, facts).seed % len(_MATCH_TYPES)]
 
@@ -194,7 +275,7 @@ _ATTRIBUTES: dict[str, Callable[[RowFacts], Value]] = {
     "campaign.id": lambda facts: _of(CAMPAIGN, facts).id,
     "campaign.name": lambda facts: _name(_of(CAMPAIGN, facts)),
     "campaign.status": _status(CAMPAIGN),
-    "campaign.advertising_channel_type": lambda _: "SEARCH",
+    "campaign.advertising_channel_type": lambda facts: channel_of(facts.account, _of(CAMPAIGN, facts)),
     "campaign.advertising_channel_sub_type": lambda _: "UNSPECIFIED",
     "campaign_budget.id": lambda facts: _of(CAMPAIGN, facts).id,
     "ad_group.id": lambda facts: _of(AD_GROUP, facts).id,
@@ -210,7 +291,26 @@ _ATTRIBUTES: dict[str, Callable[[RowFacts], Value]] = {
     "ad_group_criterion.keyword.match_type": _match_type,
     "search_term_view.search_term": _search_term,
     "search_term_view.status": lambda facts: ("ADDED", "NONE", "NONE")[_of(SEARCH_TERM, facts).position],
-    "ad_group_ad.ad.id": lambda facts: facts.lineage[-1].id,
+    "ad_group_ad.ad.id": lambda facts: _of(AD, facts).id,
+    "ad_group_ad.ad.type": lambda _: "RESPONSIVE_SEARCH_AD",
+    "ad_group_ad.ad.responsive_search_ad.headlines": _texts(15, "HEADLINE_1"),
+    "ad_group_ad.ad.responsive_search_ad.descriptions": _texts(4, "DESCRIPTION_1"),
+    "ad_group_ad.status": _status(AD),
+    "campaign_search_term_view.search_term": _campaign_term,
+    "geographic_view.country_criterion_id": _country,
+    "geographic_view.location_type": lambda facts: _LOCATION_TYPES[_of(PLACE, facts).position % 2],
+    "asset_group.name": lambda facts: _name(_of(ASSET_GROUP, facts)),
+    "asset_group.status": _status(ASSET_GROUP),
+    "conversion_action.name": lambda facts: _action_name(_of(CONVERSION_ACTION, facts)),
+    "conversion_action.category": lambda facts: _ACTIONS[_of(CONVERSION_ACTION, facts).position][1],
+}
+
+_SEGMENTS_OF_ACTIONS: dict[str, Callable[[EmulatedAccount, Entity], Value]] = {
+    "segments.conversion_action": lambda account, action: (
+        f"customers/{account.customer_id}/conversionActions/{action.id}"
+    ),
+    "segments.conversion_action_name": lambda _, action: _action_name(action),
+    "segments.conversion_action_category": lambda _, action: _ACTIONS[action.position][1],
 }
 
 _SEGMENTS_OF_KEYWORDS: dict[str, Callable[[RowFacts], Value]] = {

@@ -133,6 +133,9 @@ def test_conditions_order_and_limit_are_those_of_gaql() -> None:
         ids[2],
     ]
     assert {row["campaign.id"] for row in rows(f"{select} AND campaign.name LIKE '%REPEAT%'")} == set()
+    named = {row["campaign.id"] for row in everything if str(row["campaign.name"]).endswith("#1")}
+    assert {row["campaign.id"] for row in rows(f"{select} AND campaign.name LIKE '%[#]1'")} == named
+    assert rows(f"{select} AND campaign.name LIKE '[%]#1'") == []
     generic = rows(f"{select} AND campaign.name REGEXP_MATCH '.*#1'")
     assert [row["campaign.id"] for row in generic] == ids[:1]
     top = rows(f"{select} ORDER BY metrics.clicks DESC, campaign.id LIMIT 3")
