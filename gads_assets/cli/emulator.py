@@ -2,6 +2,7 @@
 
 import os
 import signal
+from datetime import datetime
 from typing import Annotated
 
 import typer
@@ -11,6 +12,7 @@ from gads_assets.settings import read_settings
 
 
 def emulator(
+    *,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any free port.")] = 0,
     fault: Annotated[
         list[str] | None, typer.Option("--fault", metavar="TEXT", help="A failure to inject; may be repeated.")
@@ -18,6 +20,10 @@ def emulator(
     latency_ms: Annotated[int, typer.Option(min=0, help="Answer each call this much later.")] = 0,
     accounts: Annotated[
         int | None, typer.Option(min=1, max=5000, help="An agency of this many clients, under managers.")
+    ] = None,
+    today: Annotated[
+        datetime | None,
+        typer.Option(formats=["%Y-%m-%d"], help="Conversions are those counted by this day, and DURING ends with it."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -62,6 +68,7 @@ def emulator(
         faults=faults,
         latency=latency_ms / 1000,
         accounts=made_up_accounts(accounts) if accounts else ACCOUNTS,
+        today=today.date() if today else None,
     ) as running:
         if as_json:
             document = {

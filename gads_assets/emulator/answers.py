@@ -26,7 +26,7 @@ from gads_assets.emulator.failures import query_refused
 from gads_assets.emulator.faults import RowFaults
 from gads_assets.emulator.plan import CUSTOMER_CLIENT, DATE_SEGMENTS, AnswerPlan
 from gads_assets.emulator.rows import RowFacts, Value
-from gads_assets.emulator.traffic import Traffic, campaign_traffic, split, total
+from gads_assets.emulator.traffic import Traffic, campaign_traffic, counted, late_share, split, total
 from gads_assets.emulator.values import segment_combinations
 
 Values = tuple[Value, ...]
@@ -106,19 +106,27 @@ def _divided(
     def combinations(place: Entity | None) -> list[dict[str, Value]]:
         return segment_combinations(plan.other_segments, account, place)
 
+    late = {day: 0 if day == _LIFETIME else late_share(account, date.fromisoformat(day), plan.today) for day in days}
     by_action = any(field.path == "segments.conversion_action" for field in plan.other_segments)
     for lineage, daily in _walk(plan, account, days):
-        traffic = total(part for _, part in daily)
         if not plan.other_segments:
-            yield _facts(account, lineage, traffic, date_values)
+            yield _facts(account, lineage, total(counted(part, late[day]) for day, part in daily), date_values)
             continue
         parts = combinations(lineage[-1] if lineage and lineage[-1].kind == PLACE else None)
         subject = lineage[-1].id if lineage else account.customer_id
         weights = [1 + stable_number("segment", subject, index) % 5 for index in range(len(parts))]
-        for segments, share in zip(parts, split(traffic, weights), strict=True):
+        for segments, share in zip(parts, _shares(daily, weights, late), strict=True):
             # As in the API: an action has a row where it happened, whatever else was seen.
             if share.conversions if by_action else share.impressions:
                 yield _facts(account, lineage, share, {**date_values, **segments})
+
+
+def _shares(daily: _DailyTraffic, weights: list[int], late: dict[str, int]) -> list[Traffic]:
+    by_day: dict[str, list[Traffic]] = {}
+    for day, part in daily:
+        by_day.setdefault(day, []).append(part)
+    shares = [[counted(share, late[day]) for share in split(total(parts), weights)] for day, parts in by_day.items()]
+    return [total(of_one) for of_one in zip(*shares, strict=True)] or [Traffic()] * len(weights)
 
 
 def _facts(account: EmulatedAccount, lineage: Lineage, traffic: Traffic, segments: dict[str, Value]) -> RowFacts:

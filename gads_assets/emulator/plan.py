@@ -9,6 +9,7 @@ from gads_assets.catalog.gaql import parse_gaql
 from gads_assets.catalog.gaql_query import DATE_FIELD, Condition, GaqlQuery, Operator
 from gads_assets.emulator.accounts import EmulatedAccount
 from gads_assets.emulator.conditions import predicate
+from gads_assets.emulator.date_ranges import days_during
 from gads_assets.emulator.entities import KEYWORD, chain_of, level_of
 from gads_assets.emulator.failures import query_refused
 from gads_assets.emulator.rows import RowFacts, Value
@@ -54,7 +55,8 @@ _DATE_OPERATORS = frozenset(
 class AnswerPlan:
     """`fields` are what a row carries: the selected ones first, then its resource name, which the API always adds.
 
-    `days` are the ordinals asked for, or None when the query does not speak of days.
+    `days` are the ordinals asked for, or None when the query does not speak of days. Conversions are those counted by
+    `today`; None for a time when all have been.
     """
 
     resource: str
@@ -66,6 +68,7 @@ class AnswerPlan:
     date_segments: tuple[str, ...]
     other_segments: tuple[SelectedField, ...]
     filters: tuple[Callable[[RowFacts], bool], ...]
+    today: date | None
 
     @property
     def chain(self) -> tuple[str, ...]:
@@ -80,8 +83,11 @@ class AnswerPlan:
         return [field.path for field in self.fields[: self.selected]]
 
 
-def plan_answer(text: str, account: EmulatedAccount, api_version: str) -> AnswerPlan:
-    """Raises RefusedCallError with the API's own error for anything that cannot be answered."""
+def plan_answer(text: str, account: EmulatedAccount, api_version: str, *, today: date | None = None) -> AnswerPlan:
+    """Raises RefusedCallError with the API's own error for anything that cannot be answered.
+
+    `today` is the account's own; without it all conversions have been counted, and DURING cannot be answered.
+    """
     try:
         query = parse_gaql(text)
     except GaqlError as error:
@@ -110,10 +116,13 @@ def plan_answer(text: str, account: EmulatedAccount, api_version: str) -> Answer
             (_field(order.field, query.resource, api_version), order.descending) for order in query.order_by
         ),
         limit=query.limit,
-        days=_days(query, required=bool(date_segments)),
+        days=_days(query, today, required=bool(date_segments)),
         date_segments=date_segments,
         other_segments=tuple(field for field in segments if field.path not in DATE_SEGMENTS),
-        filters=tuple(_filter(condition, field) for condition, field in conditions if condition.field != DATE_FIELD),
+        filters=tuple(
+            _filter(condition, field, today) for condition, field in conditions if condition.field != DATE_FIELD
+        ),
+        today=today,
     )
 
 
@@ -136,7 +145,11 @@ def _field(path: str, resource: str, api_version: str) -> SelectedField:
     return field
 
 
-def _filter(condition: Condition, field: SelectedField) -> Callable[[RowFacts], bool]:
+def _filter(condition: Condition, field: SelectedField, today: date | None) -> Callable[[RowFacts], bool]:
+    if condition.operator is Operator.DURING:
+        first, last = (day.isoformat() for day in _during(condition, today))
+        # A date with its time of day begins with the date.
+        return lambda facts: first <= str(field.value(facts) or "")[:10] <= last
     test = predicate(condition, field.leaf)
     return lambda facts: test(field.value(facts))
 
@@ -164,16 +177,26 @@ def _require_selected_segments(query: GaqlQuery) -> None:
         )
 
 
-def _days(query: GaqlQuery, *, required: bool) -> range | None:
+def _during(condition: Condition, today: date | None) -> tuple[date, date]:
+    if today is None:
+        raise query_refused("BAD_OPERATOR", "DURING cannot be answered without a clock. Use BETWEEN with two dates.")
+    return days_during(str(condition.values[0].value), today)
+
+
+def _days(query: GaqlQuery, today: date | None, *, required: bool) -> range | None:
     first, last = date.min.toordinal(), date.max.toordinal()
     low, high = first, last
     for condition in query.conditions:
         if condition.field != DATE_FIELD:
             continue
+        if condition.operator is Operator.DURING:
+            since, until = _during(condition, today)
+            low, high = max(low, since.toordinal()), min(high, until.toordinal())
+            continue
         if condition.operator not in _DATE_OPERATORS:
             raise query_refused(
                 "BAD_OPERATOR",
-                f"The emulator answers =, BETWEEN and comparisons on {DATE_FIELD}, not {condition.operator.value}.",
+                f"{DATE_FIELD} takes =, BETWEEN, DURING and comparisons here, not {condition.operator.value}.",
             )
         values = [_ordinal(str(literal.value)) for literal in condition.values]
         match condition.operator:

@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Any, NoReturn
+from zoneinfo import ZoneInfo
 
 import grpc
 
@@ -71,17 +72,19 @@ def serve_emulator(
     latency: float = 0.0,
     accounts: Sequence[EmulatedAccount] = ACCOUNTS,
     rows: int | None = None,
+    today: date | None = None,
 ) -> Iterator[RunningEmulator]:
     """Serves until the block is left, answering each call after `latency` seconds. Port 0 means any free one.
 
     `rows` is how many each day of each resource has where no fault says otherwise; None for as many as the world has.
+    `today` decides which conversions have been counted yet, and what DURING means; None for each account's real date.
 
     Raises SetupError when the port is taken or `home` cannot hold the certificates.
     """
     identity = localhost_identity(home, now=datetime.now(UTC))
     _require_free(port)
     sizes = () if rows is None else (rows_per_day(rows),)
-    service = _Service(accounts=accounts, faults=CallFaults((*faults, *sizes)), latency=latency)
+    service = _Service(accounts=accounts, faults=CallFaults((*faults, *sizes)), latency=latency, today=today)
     server = grpc.server(
         ThreadPoolExecutor(max_workers=_WORKERS, thread_name_prefix="gads-emulator"),
         handlers=[service],
@@ -128,10 +131,13 @@ class _Begun:
 class _Service(_GenericHandler):
     """Finds the method by its full name, so that an API version is imported only when a client speaks it."""
 
-    def __init__(self, *, accounts: Sequence[EmulatedAccount], faults: CallFaults, latency: float) -> None:
+    def __init__(
+        self, *, accounts: Sequence[EmulatedAccount], faults: CallFaults, latency: float, today: date | None
+    ) -> None:
         self._accounts: dict[str, EmulatedAccount] = {account.customer_id: account for account in accounts}
         self._faults = faults
         self._latency = latency
+        self._today = today
         self._lock = Lock()
         self.operations = 0
         self.stopping = Event()
@@ -217,7 +223,8 @@ class _Service(_GenericHandler):
         self.stopping.wait(self._latency)
         _require_credentials(context)
         account = self._account(request.customer_id, context)
-        plan = plan_answer(request.query, account, version)
+        today = self._today or datetime.now(ZoneInfo(account.time_zone)).date()
+        plan = plan_answer(request.query, account, version, today=today)
         latency, pause = self._faults.delays(account.customer_id, plan.resource, plan.days)
         self.stopping.wait(latency)
         struck = self._faults.strike(account.customer_id, plan.resource, plan.days)

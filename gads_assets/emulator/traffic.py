@@ -1,11 +1,14 @@
 """How much each entity was seen, clicked and bought from on a day; what children have adds up to their parent's."""
 
 from collections.abc import Iterable, Sequence
+from datetime import date
 from itertools import accumulate
 from typing import NamedTuple
 
 from gads_assets.emulator.accounts import EmulatedAccount
 from gads_assets.emulator.entities import Entity, stable_number
+
+_SETTLED_AFTER = 90
 
 
 class Traffic(NamedTuple):
@@ -38,6 +41,26 @@ def campaign_traffic(account: EmulatedAccount, campaign: Entity, day: str) -> Tr
         conversions_value=conversions * account.money * (5 + chance // 1_000_000_000 % 60),
         view_through=chance % 5,
     )
+
+
+def late_share(account: EmulatedAccount, day: date, today: date | None) -> int:
+    """How many thousandths of a day's conversions will be counted after `today` only.
+
+    People buy days after they clicked: a fifth to a half are missing at first, ever fewer later, none after 90 days.
+    """
+    if today is None or (age := (today - day).days) >= _SETTLED_AFTER:
+        return 0
+    most = 200 + stable_number("late", account.customer_id, day) % 300
+    return most * (_SETTLED_AFTER - max(age, 0)) ** 2 // _SETTLED_AFTER**2
+
+
+def counted(traffic: Traffic, late: int) -> Traffic:
+    """Each number by itself, not shares of a sum: so none of them ever falls while the day grows older."""
+    if not late:
+        return traffic
+    conversions = traffic.conversions * (1000 - late) // 1000
+    value = traffic.conversions_value * (1000 - late) // 1000 if conversions else 0
+    return traffic._replace(conversions=conversions, conversions_value=value)
 
 
 def split(traffic: Traffic, weights: Sequence[int]) -> list[Traffic]:

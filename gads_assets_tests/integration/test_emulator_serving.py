@@ -10,8 +10,10 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import datetime, timedelta
 from pathlib import Path
 from time import monotonic
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -197,6 +199,25 @@ def test_the_command_serves_an_agency_of_any_size(home: Path) -> None:
         assert {account.customer_id for account in discover_accounts(source, login)} == {
             account.customer_id for account in enabled
         }
+
+
+def test_today_is_each_accounts_own_real_date_unless_another_is_chosen(home: Path, emulator: RunningEmulator) -> None:
+    during = "SELECT campaign.id, segments.date FROM campaign WHERE segments.date DURING LAST_7_DAYS"
+
+    def days(source: GoogleAdsSource) -> set[str]:
+        return {row.segments.date for batch in source.stream(BAKERY, during) for row in batch}  # type: ignore[attr-defined]  # GoogleAdsRow
+
+    now = datetime.now(ZoneInfo("America/New_York")).date()
+    week = {(now - timedelta(days=ago)).isoformat() for ago in range(9)}
+    assert days(connected(emulator)) <= week
+    with running_command(home, "--json", "--today", "2024-06-08") as process:
+        assert process.stdout is not None
+        facts = json.loads(process.stdout.readline())
+        source = connect_to_emulator(
+            facts["endpoint"], Path(facts["ca_path"]), api_version="v26", login_customer_id=MANAGER_CUSTOMER_ID
+        )
+        assert days(source) <= {f"2024-06-0{day}" for day in range(1, 8)}
+        assert len(days(source)) > 4
 
 
 def test_search_pages_through_the_same_rows_as_the_stream(emulator: RunningEmulator) -> None:

@@ -214,6 +214,6 @@ def test_metrics_are_never_given_for_a_manager() -> None:
     )
 
 
-def test_the_emulator_has_no_clock_and_says_so_rather_than_guess_the_last_seven_days() -> None:
-    with pytest.raises(RefusedCallError, match="not DURING"):
+def test_without_a_clock_the_last_seven_days_are_refused_rather_than_guessed() -> None:
+    with pytest.raises(RefusedCallError, match="DURING cannot be answered without a clock"):
         rows("SELECT campaign.id FROM campaign WHERE segments.date DURING LAST_7_DAYS")
