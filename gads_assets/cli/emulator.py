@@ -69,12 +69,14 @@ def emulator(
         latency=latency_ms / 1000,
         accounts=made_up_accounts(accounts) if accounts else ACCOUNTS,
         today=today.date() if today else None,
+        record_operations=True,
     ) as running:
         if as_json:
             document = {
                 "endpoint": running.endpoint,
                 "ca_path": str(running.ca_path),
                 "login_customer_id": MANAGER_CUSTOMER_ID,
+                "operations_path": str(running.operations_path),
             }
             print_json(document)
         else:

@@ -3,6 +3,7 @@
 import re
 import socket
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from itertools import islice
 from pathlib import Path
-from threading import Event, Lock
+from threading import Event
 from typing import TYPE_CHECKING, Any, NoReturn
 from zoneinfo import ZoneInfo
 
@@ -32,6 +33,7 @@ from gads_assets.emulator.failures import (
 )
 from gads_assets.emulator.faults import CallFaults, Fault, FaultKind, RowFaults, rows_per_day
 from gads_assets.emulator.messages import ApiMessages, messages_of
+from gads_assets.emulator.operations import Operation, Operations
 from gads_assets.emulator.plan import AnswerPlan, plan_answer
 from gads_assets.emulator.serializing import RowSerializer, framed
 from gads_assets.errors import SetupError
@@ -43,6 +45,7 @@ else:
     _GenericHandler = grpc.GenericRpcHandler
 
 _METHOD = re.compile(r"/google\.ads\.googleads\.(v[0-9]+)\.services\.(\w+/\w+)")
+_FROM = re.compile(r"\bFROM\s+(\w+)", re.IGNORECASE)
 _STREAM_BATCH = 1_000
 _PAGE = 10_000
 _ROWS_BEFORE_BREAK = 3
@@ -50,17 +53,24 @@ _WORKERS = 64
 
 
 class RunningEmulator:
-    """`endpoint` is what a client connects to, trusting the certificate at `ca_path`."""
+    """`endpoint` is what a client connects to, trusting the certificate at `ca_path`.
 
-    def __init__(self, *, endpoint: str, ca_path: Path, service: "_Service") -> None:
+    `operations_path` is the file for `read_operations` in other processes, None if none was asked for.
+    """
+
+    def __init__(self, *, endpoint: str, ca_path: Path, operations_path: Path | None, service: "_Service") -> None:
         self.endpoint = endpoint
         self.ca_path = ca_path
+        self.operations_path = operations_path
         self._service = service
 
     @property
     def operations(self) -> int:
         """How many operations the API would have charged: one a query, refused ones too, whatever came back."""
-        return self._service.operations
+        return self.operations_by().total()
+
+    def operations_by(self) -> Counter[Operation]:
+        return self._service.operations.counts()
 
 
 @contextmanager
@@ -73,11 +83,13 @@ def serve_emulator(
     accounts: Sequence[EmulatedAccount] = ACCOUNTS,
     rows: int | None = None,
     today: date | None = None,
+    record_operations: bool = False,
 ) -> Iterator[RunningEmulator]:
     """Serves until the block is left, answering each call after `latency` seconds. Port 0 means any free one.
 
     `rows` is how many each day of each resource has where no fault says otherwise; None for as many as the world has.
     `today` decides which conversions have been counted yet, and what DURING means; None for each account's real date.
+    With `record_operations` a file beside the certificate lets other processes count operations while it serves.
 
     Raises SetupError when the port is taken or `home` cannot hold the certificates.
     """
@@ -96,12 +108,19 @@ def serve_emulator(
         bound = server.add_secure_port(f"127.0.0.1:{port}", credentials)
     except RuntimeError:
         raise _port_taken(port) from None
+    operations_path = home / f"operations-{bound}.jsonl" if record_operations else None
+    if operations_path:
+        service.operations.record_in(operations_path)
     server.start()
     try:
-        yield RunningEmulator(endpoint=f"localhost:{bound}", ca_path=identity.ca_path, service=service)
+        yield RunningEmulator(
+            endpoint=f"localhost:{bound}", ca_path=identity.ca_path, operations_path=operations_path, service=service
+        )
     finally:
         service.stopping.set()
         server.stop(grace=0.5).wait()
+        if operations_path:
+            operations_path.unlink(missing_ok=True)
 
 
 def _require_free(port: int) -> None:
@@ -138,8 +157,7 @@ class _Service(_GenericHandler):
         self._faults = faults
         self._latency = latency
         self._today = today
-        self._lock = Lock()
-        self.operations = 0
+        self.operations = Operations()
         self.stopping = Event()
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> "grpc.RpcMethodHandler[Any, Any] | None":
@@ -218,8 +236,9 @@ class _Service(_GenericHandler):
     def _begin(
         self, request: Any, context: grpc.ServicerContext, version: str, messages: ApiMessages, *, counted: bool
     ) -> _Begun:
-        with self._lock:
-            self.operations += counted
+        if counted:
+            source = _FROM.search(request.query)
+            self.operations.add(Operation(request.customer_id, source[1] if source else ""))
         self.stopping.wait(self._latency)
         _require_credentials(context)
         account = self._account(request.customer_id, context)

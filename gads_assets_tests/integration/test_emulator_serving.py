@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -21,8 +22,9 @@ from gads_assets.catalog.fields import installed_api_versions
 from gads_assets.domain.keys import CustomerId
 from gads_assets.emulator.accounts import MANAGER_CUSTOMER_ID, made_up_accounts
 from gads_assets.emulator.faults import parse_faults
+from gads_assets.emulator.operations import Operation, read_operations
 from gads_assets.emulator.server import RunningEmulator, serve_emulator
-from gads_assets.errors import CustomerUnavailableError, SettingsError, SetupError, TransientApiError
+from gads_assets.errors import CustomerUnavailableError, GadsError, SettingsError, SetupError, TransientApiError
 from gads_assets.extract.accounts import discover_accounts
 from gads_assets.extract.client import GoogleAdsSource, connect_to_emulator, connect_to_google
 from gads_assets_tests.google_credentials import (
@@ -218,6 +220,51 @@ def test_today_is_each_accounts_own_real_date_unless_another_is_chosen(home: Pat
         )
         assert days(source) <= {f"2024-06-0{day}" for day in range(1, 8)}
         assert len(days(source)) > 4
+
+
+def test_operations_are_counted_by_customer_and_resource_here_and_for_other_processes(home: Path) -> None:
+    other = CustomerId("3305550102")
+    with serve_emulator(home=home / "emulator", record_operations=True) as running:
+        source = connected(running)
+
+        def ask(query: str) -> None:
+            for customer in (BAKERY, other, BAKERY):
+                list(source.stream(customer, query))
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(ask, [DAY, "SELECT ad_group.id from ad_group"] * 5))
+        with pytest.raises(GadsError):
+            list(source.stream(BAKERY, "SELECT nothing"))
+        expected = Counter(
+            {
+                Operation(BAKERY, "campaign"): 10,
+                Operation(BAKERY, "ad_group"): 10,
+                Operation(other, "campaign"): 5,
+                Operation(other, "ad_group"): 5,
+                Operation(BAKERY, ""): 1,
+            }
+        )
+        assert running.operations_by() == expected
+        assert running.operations == 31
+        assert running.operations_path is not None
+        assert read_operations(running.operations_path) == expected
+    assert not running.operations_path.exists()
+
+
+def test_the_command_tells_where_its_operations_can_be_counted(home: Path) -> None:
+    with running_command(home, "--json") as process:
+        assert process.stdout is not None
+        facts = json.loads(process.stdout.readline())
+        counted = Path(facts["operations_path"])
+        assert read_operations(counted).total() == 0
+        source = connect_to_emulator(
+            facts["endpoint"], Path(facts["ca_path"]), api_version="v26", login_customer_id=MANAGER_CUSTOMER_ID
+        )
+        row_count(source)
+        assert read_operations(counted) == {Operation(BAKERY, "campaign"): 1}
+        with counted.open("a") as file:
+            file.write('{"customer_id": "21455')
+        assert read_operations(counted).total() == 1
 
 
 def test_search_pages_through_the_same_rows_as_the_stream(emulator: RunningEmulator) -> None:
