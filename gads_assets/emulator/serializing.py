@@ -97,6 +97,7 @@ class RowSerializer:
         if group == _METRICS:
             return filled
         kept: dict[object, bytes] = {}
+        by_keyword = any(follows_keyword(field.path) for field in fields)
 
         def remembered(facts: RowFacts) -> bytes:
             if facts.forged or facts.original is not None:
@@ -111,8 +112,7 @@ class RowSerializer:
 
         def subject(facts: RowFacts) -> object:
             if group == _SEGMENTS:
-                keyword = facts.lineage if any(follows_keyword(field.path) for field in fields) else None
-                return (*map(str, facts.segments.values()), keyword)
+                return (*map(str, facts.segments.values()), facts.lineage if by_keyword else None)
             entity = entity_of(group, facts)
             return entity.id if entity else facts.client.customer_id
 

@@ -66,6 +66,8 @@ def counted(traffic: Traffic, late: int) -> Traffic:
 def split(traffic: Traffic, weights: Sequence[int]) -> list[Traffic]:
     """One share per weight, adding up exactly. Clicks and other impressions are dealt out separately, so that no
     share has more clicks than impressions; money follows clicks, and value follows conversions."""
+    if len(weights) == 1:
+        return [traffic]
     clicks = _shares(traffic.clicks, weights)
     conversions = _shares(traffic.conversions, clicks)
     columns = zip(
