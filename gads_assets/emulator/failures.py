@@ -72,6 +72,12 @@ def customer_not_enabled() -> RefusedCallError:
     )
 
 
+def customer_suspended() -> RefusedCallError:
+    return permission_denied(
+        "ACTION_NOT_PERMITTED_FOR_SUSPENDED_ACCOUNT", "The action is not permitted for suspended accounts."
+    )
+
+
 def user_permission_denied() -> RefusedCallError:
     return permission_denied(
         "USER_PERMISSION_DENIED",

@@ -4,7 +4,7 @@ import re
 import socket
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,8 +23,8 @@ from gads_assets.emulator.authority import localhost_identity
 from gads_assets.emulator.failures import (
     RefusedCallError,
     customer_not_enabled,
+    customer_suspended,
     internal_error,
-    permission_denied,
     quota_exhausted,
     trailing_metadata,
     unauthenticated,
@@ -45,6 +45,15 @@ else:
     _GenericHandler = grpc.GenericRpcHandler
 
 _METHOD = re.compile(r"/google\.ads\.googleads\.(v[0-9]+)\.services\.(\w+/\w+)")
+_REFUSALS: dict[FaultKind, Callable[[float], RefusedCallError]] = {
+    FaultKind.TRANSIENT: lambda _: unavailable("The service is currently unavailable."),
+    FaultKind.QUOTA: quota_exhausted,
+    FaultKind.BAD_AUTH: lambda _: unauthenticated("OAUTH_TOKEN_INVALID", "OAuth token in the header is not valid."),
+    FaultKind.INTERNAL: lambda _: internal_error(),
+    FaultKind.CUSTOMER_NOT_ENABLED: lambda _: customer_not_enabled(),
+    FaultKind.CUSTOMER_SUSPENDED: lambda _: customer_suspended(),
+    FaultKind.PERMISSION_DENIED: lambda _: user_permission_denied(),
+}
 _FROM = re.compile(r"\bFROM\s+(\w+)", re.IGNORECASE)
 _STREAM_BATCH = 1_000
 _PAGE = 10_000
@@ -228,6 +237,8 @@ class _Service(_GenericHandler):
         self.stopping.wait(self._latency + everywhere)
         try:
             _require_credentials(context)
+            # It is about no customer and no resource: only what strikes all of them strikes here.
+            self._strike("", "", None)
         except RefusedCallError as refusal:
             _abort(context, refusal, version, uuid.uuid4().hex)
         roots = [account.customer_id for account in self._accounts.values() if account.parent is None]
@@ -246,32 +257,21 @@ class _Service(_GenericHandler):
         plan = plan_answer(request.query, account, version, today=today)
         latency, pause = self._faults.delays(account.customer_id, plan.resource, plan.days)
         self.stopping.wait(latency)
-        struck = self._faults.strike(account.customer_id, plan.resource, plan.days)
-        match struck:
-            case (FaultKind.TRANSIENT, _):
-                raise unavailable("The service is currently unavailable.")
-            case (FaultKind.QUOTA, float(delay)):
-                raise quota_exhausted(delay)
-            case (FaultKind.BAD_AUTH, _):
-                raise unauthenticated("OAUTH_TOKEN_INVALID", "OAuth token in the header is not valid.")
-            case (FaultKind.INTERNAL, _):
-                raise internal_error()
-            case (FaultKind.CUSTOMER_NOT_ENABLED, _):
-                raise customer_not_enabled()
-            case (FaultKind.CUSTOMER_SUSPENDED, _):
-                raise permission_denied(
-                    "ACTION_NOT_PERMITTED_FOR_SUSPENDED_ACCOUNT", "The action is not permitted for suspended accounts."
-                )
-            case (FaultKind.PERMISSION_DENIED, _):
-                raise user_permission_denied()
+        breaks = self._strike(account.customer_id, plan.resource, plan.days)
 
         def row_faults(day: date | None) -> RowFaults:
             return self._faults.rows_of(account.customer_id, plan.resource, day)
 
         rows = answer_facts(plan, account, tuple(self._accounts.values()), row_faults=row_faults)
-        return _Begun(
-            plan=plan, rows=map(RowSerializer(plan, messages.row), rows), breaks=struck is not None, pause=pause
-        )
+        return _Begun(plan=plan, rows=map(RowSerializer(plan, messages.row), rows), breaks=breaks, pause=pause)
+
+    def _strike(self, customer_id: str, resource: str, days: range | None) -> bool:
+        """Whether the answer breaks off; raises RefusedCallError if it does not even begin."""
+        struck = self._faults.strike(customer_id, resource, days)
+        if struck and struck[0] in _REFUSALS:
+            kind, delay = struck
+            raise _REFUSALS[kind](delay)
+        return struck is not None
 
     def _account(self, customer_id: str, context: grpc.ServicerContext) -> EmulatedAccount:
         account = self._accounts.get(customer_id)

@@ -1,5 +1,6 @@
 """The emulator as a process and as a server: ports, versions, the command, and Google's own way to connect to it."""
 
+import importlib
 import json
 import os
 import re
@@ -16,6 +17,7 @@ from pathlib import Path
 from time import monotonic
 from zoneinfo import ZoneInfo
 
+import grpc
 import pytest
 
 from gads_assets.catalog.fields import installed_api_versions
@@ -157,6 +159,32 @@ def test_failures_on_demand_are_told_apart_by_googles_own_codes(
         other = CustomerId("3305550102")
         if error is CustomerUnavailableError:
             assert list(source.stream(other, gaql))
+
+
+def list_customers(running: RunningEmulator) -> list[str]:
+    """Through a plain channel, as the client under test never asks for this."""
+    channel = grpc.secure_channel(
+        running.endpoint,
+        grpc.ssl_channel_credentials(running.ca_path.read_bytes()),
+        options=[("grpc.enable_http_proxy", 0)],
+    )
+    customers = importlib.import_module("google.ads.googleads.v26.services.types.customer_service")
+    with channel:
+        call = channel.unary_unary(
+            "/google.ads.googleads.v26.services.CustomerService/ListAccessibleCustomers",
+            request_serializer=customers.ListAccessibleCustomersRequest.serialize,
+            response_deserializer=customers.ListAccessibleCustomersResponse.deserialize,
+        )
+        metadata = (("authorization", "Bearer token"), ("developer-token", "token"))
+        return list(call(customers.ListAccessibleCustomersRequest(), metadata=metadata, timeout=20).resource_names)
+
+
+def test_the_list_of_customers_fails_by_what_strikes_all_of_them_and_names_the_top_only(home: Path) -> None:
+    faults = parse_faults("bad_auth@2145550101/*/*; transient@*/*/*")
+    with serve_emulator(home=home / "emulator", faults=faults, accounts=made_up_accounts(25)) as running:
+        with pytest.raises(grpc.RpcError, match="UNAVAILABLE"):
+            list_customers(running)
+        assert list_customers(running) == [f"customers/{MANAGER_CUSTOMER_ID}"]
 
 
 def test_a_slow_stream_gives_every_row_and_takes_its_time_between_messages(home: Path) -> None:
