@@ -103,25 +103,25 @@ def _divided(
     plan: AnswerPlan, account: EmulatedAccount, date_values: dict[str, Value], days: list[str]
 ) -> Iterator[RowFacts]:
     @cache
-    def combinations(place: Entity | None) -> list[dict[str, Value]]:
+    def combinations(place: int | None) -> list[dict[str, Value]]:
         return segment_combinations(plan.other_segments, account, place)
 
     late = {day: 0 if day == _LIFETIME else late_share(account, date.fromisoformat(day), plan.today) for day in days}
-    by_action = any(field.path == "segments.conversion_action" for field in plan.other_segments)
+    by_action = any(field.path.startswith("segments.conversion_action") for field in plan.other_segments)
     for lineage, daily in _walk(plan, account, days):
         if not plan.other_segments:
             yield _facts(account, lineage, total(counted(part, late[day]) for day, part in daily), date_values)
             continue
-        parts = combinations(lineage[-1] if lineage and lineage[-1].kind == PLACE else None)
+        parts = combinations(lineage[-1].position if lineage and lineage[-1].kind == PLACE else None)
         subject = lineage[-1].id if lineage else account.customer_id
         weights = [1 + stable_number("segment", subject, index) % 5 for index in range(len(parts))]
-        for segments, share in zip(parts, _shares(daily, weights, late), strict=True):
+        for segments, share in zip(parts, _counted_shares(daily, weights, late), strict=True):
             # As in the API: an action has a row where it happened, whatever else was seen.
             if share.conversions if by_action else share.impressions:
                 yield _facts(account, lineage, share, {**date_values, **segments})
 
 
-def _shares(daily: _DailyTraffic, weights: list[int], late: dict[str, int]) -> list[Traffic]:
+def _counted_shares(daily: _DailyTraffic, weights: list[int], late: dict[str, int]) -> list[Traffic]:
     by_day: dict[str, list[Traffic]] = {}
     for day, part in daily:
         by_day.setdefault(day, []).append(part)

@@ -39,6 +39,8 @@ _MODIFIERS = ("online", "günstig", "オンライン", "same day", "de qualité"
 _SUFFIXES = ("", " near me", " 送料無料")
 _MATCH_TYPES = ("EXACT", "PHRASE", "BROAD")
 _BIDDING = ("maximize_conversions", "target_cpa", "manual_cpc")
+# An id of 32 bits is made up: the entities' own do not fit.
+_ID_TYPES: dict[int, Callable[[int], Value]] = {FieldDescriptor.TYPE_INT64: int, FieldDescriptor.TYPE_STRING: str}
 _COUNTRIES = (2840, 2276, 2392)
 _LOCATION_TYPES = ("LOCATION_OF_PRESENCE", "AREA_OF_INTEREST")
 _ACTIONS = (
@@ -86,8 +88,8 @@ class SelectedField:
     def _made_up_attribute(self, facts: RowFacts) -> Value:
         entity = entity_of(self.group, facts)
         seed = (facts.account.customer_id, entity.seed if entity else facts.client.customer_id)
-        if entity and self.leaf.name == "id" and len(self.descriptors) == 2:
-            return entity.id
+        if entity and self.leaf.name == "id" and len(self.descriptors) == 2 and self.leaf.type in _ID_TYPES:
+            return _ID_TYPES[self.leaf.type](entity.id)
         if not all(_chosen(step, seed) for step in self.descriptors if in_choice(step)):
             return None
         if self.leaf.name not in _ALWAYS_PRESENT and left_out(self.leaf, *seed):
@@ -108,9 +110,9 @@ def follows_keyword(path: str) -> bool:
 
 
 def segment_combinations(
-    fields: Sequence[SelectedField], account: EmulatedAccount, place: Entity | None
+    fields: Sequence[SelectedField], account: EmulatedAccount, place: int | None
 ) -> list[dict[str, Value]]:
-    """The values into which segments other than dates divide a row, `place` being where its traffic came from.
+    """The values into which segments other than dates divide a row; `place` is its place's position, if it has one.
 
     Segments that tell of the same thing go together: a conversion action has one name and one category.
     """
@@ -127,7 +129,7 @@ def segment_combinations(
     return [{path: value for part in parts for path, value in part.items()} for parts in product(*axes)]
 
 
-def _segment_values(field: SelectedField, place: Entity | None) -> Sequence[Value]:
+def _segment_values(field: SelectedField, place: int | None) -> Sequence[Value]:
     leaf = field.leaf
     if leaf.is_repeated or leaf.type == FieldDescriptor.TYPE_MESSAGE:
         return (made_up(leaf),)
@@ -138,7 +140,7 @@ def _segment_values(field: SelectedField, place: Entity | None) -> Sequence[Valu
     if field.path == "segments.hour":
         return range(24)
     if leaf.name.startswith("geo_target_"):
-        country = _COUNTRIES[place.position // 2 if place else 0]
+        country = _COUNTRIES[(place or 0) // 2]
         return [f"geoTargetConstants/{country}{index}{len(leaf.name)}" for index in range(1, 4)]
     return sorted({str(value): value for value in (made_up(leaf, index) for index in range(3))}.values(), key=str)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gads_assets.catalog.fields import row_descriptor
 from gads_assets.catalog.loading import load_catalog
 from gads_assets.emulator import answers
 from gads_assets.emulator.accounts import ACCOUNTS
@@ -75,6 +76,22 @@ def test_any_other_query_is_put_together_rightly_too(gaql: str) -> None:
         assert [
             type(row).FromString(content) for row, content in zip(rows, serialized(plan, faults), strict=True)
         ] == rows
+
+
+def test_every_resource_answers_with_its_plain_fields() -> None:
+    asked = 0
+    for group in row_descriptor("v26").fields:
+        message = group.message_type
+        if message is None or group.name in ("metrics", "segments"):
+            continue
+        plain = [field.name.removesuffix("_") for field in message.fields if field.message_type is None]
+        gaql = f"SELECT {', '.join(f'{group.name}.{name}' for name in plain)} FROM {group.name}"
+        plan = plan_answer(gaql, BAKERY, "v26")
+        rows = list(islice(filled(plan, RowFaults(size=40)), 40))
+        contents = islice(serialized(plan, RowFaults(size=40)), 40)
+        assert [type(row).FromString(content) for row, content in zip(rows, contents, strict=True)] == rows
+        asked += bool(rows)
+    assert asked > 100
 
 
 @pytest.mark.parametrize("name", QUERIES)
