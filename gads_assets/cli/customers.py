@@ -32,11 +32,11 @@ def sync(
 
     Without credentials (GADS_GOOGLE_ADS_CONFIG, a google-ads.yaml) these are the emulator's accounts.
     """
-    from gads_assets.orchestration.customers import found_accounts, sync_accounts  # noqa: PLC0415
+    from gads_assets.orchestration.customers import sync_accounts  # noqa: PLC0415
     from gads_assets.orchestration.workplace import Workplace  # noqa: PLC0415
 
     with Workplace(read_settings(os.environ)) as here:
-        plan = sync_accounts(here, found_accounts(here), now=datetime.now(UTC), closes_most=yes)
+        plan = sync_accounts(here, now=datetime.now(UTC), closes_most=yes)
     messages.print(
         f"{len(plan.new)} accounts registered, {len(plan.changed)} changed, {len(plan.closed)} closed, "
         f"{len(plan.reopened)} reopened, {len(plan.unchanged)} as they were"

@@ -52,16 +52,16 @@ def found_accounts(here: Workplace) -> list[FoundAccount]:
     return find_accounts(source, source.login_customer_id, before_call=take_one)
 
 
-def sync_accounts(here: Workplace, found: Sequence[FoundAccount], *, now: datetime, closes_most: bool) -> SyncPlan:
-    """Brings the register to what was found below the login, in one transaction, and makes new accounts launchable.
+def sync_accounts(here: Workplace, *, now: datetime, closes_most: bool) -> SyncPlan:
+    """Brings the register to what is found below the login, in one transaction, and makes new accounts launchable.
 
     Partitions of closed accounts stay: their history hangs on them. Unless `closes_most`, a walk after which more than
     half of the login's active accounts would be closed is refused, and changes nothing.
     """
-    login = here.source.login_customer_id
     register = here.customers_as(Role.OPERATOR)
-    known = register.customers(with_closed=True)
-    plan = plan_sync(found, known, origin=here.source.origin, login_customer_id=login, now=now)
+    known = register.customers(with_closed=True)  # first: whoever may not write need not ask the API
+    login = here.source.login_customer_id
+    plan = plan_sync(found_accounts(here), known, origin=here.source.origin, login_customer_id=login, now=now)
     if plan.closes_most and not closes_most:
         raise SettingsError(
             f"GADS_GOOGLE_ADS_LOGIN {login} shows so little that {len(plan.closed)} accounts, most of those that are "

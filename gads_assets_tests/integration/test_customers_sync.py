@@ -19,7 +19,7 @@ from gads_assets.domain.roles import Role
 from gads_assets.emulator.accounts import ACCOUNTS, MANAGER_CUSTOMER_ID, EmulatedAccount
 from gads_assets.emulator.server import RunningEmulator, serve_emulator
 from gads_assets.errors import CustomerUnavailableError, QuotaExhaustedError, SettingsError
-from gads_assets.orchestration.customers import dagster_instance, found_accounts, sync_accounts
+from gads_assets.orchestration.customers import dagster_instance, sync_accounts
 from gads_assets.orchestration.partitions import CUSTOMERS
 from gads_assets.orchestration.workplace import Workplace
 from gads_assets.settings import read_settings
@@ -57,7 +57,7 @@ class Agency:
         self._held.close()
 
     def sync(self, *, now: datetime = NOW, closes_most: bool = False) -> SyncPlan:
-        return sync_accounts(self.here, found_accounts(self.here), now=now, closes_most=closes_most)
+        return sync_accounts(self.here, now=now, closes_most=closes_most)
 
     def known(self) -> dict[str, Account]:
         return {each.customer_id: each for each in self.here.customers_as(Role.CONSUMER).customers(with_closed=True)}
