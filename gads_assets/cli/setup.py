@@ -115,7 +115,10 @@ LiveOption = Annotated[
 
 
 def doctor(as_json: JsonOption = False, live: LiveOption = False) -> None:
-    """Check each part that a run needs: ok, or how to mend it. Exits 1 if any is not ok. Starts and changes nothing."""
+    """Check each part that a run needs: ok, or how to mend it. Exits 1 if any is not ok. Starts and changes nothing.
+
+    Only --live without credentials starts something: the emulator, for as long as it is asked.
+    """
     settings = read_settings(os.environ)
     findings = [_examine(part, look) for part, look in _parts(settings)]
     if live:

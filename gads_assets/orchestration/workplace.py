@@ -14,9 +14,9 @@ from ulid import ULID
 
 from gads_assets.catalog.loading import load_catalog
 from gads_assets.catalog.specification import Catalog
-from gads_assets.domain.keys import RunId, StageId, parse_customer_id
+from gads_assets.domain.keys import CustomerId, RunId, StageId, parse_customer_id
 from gads_assets.domain.roles import Role
-from gads_assets.errors import GadsError
+from gads_assets.errors import GadsError, PartitionKeyError, SettingsError
 from gads_assets.raw.sink import RawSink
 from gads_assets.settings import Settings
 from gads_assets.state.connection import open_engine
@@ -142,7 +142,7 @@ class Workplace:
         from gads_assets.extract.client import Patience, connect_to_emulator, connect_to_google  # noqa: PLC0415
 
         settings, version = self.settings, self.catalog.api_version
-        login = parse_customer_id(settings.google_ads_login) if settings.google_ads_login else None
+        login = _given_login(settings)
         patience = Patience(deadline=settings.api_deadline, silence=settings.api_silence)
         if settings.asks_google:
             credentials = settings.google_ads_config or settings.google_ads_variables
@@ -196,6 +196,13 @@ class Workplace:
             now=_now,
         )
         return Loader(publisher=publisher, store=self.store_as(Role.LOADER), records=self.records_as(Role.LOADER))
+
+
+def _given_login(settings: Settings) -> CustomerId | None:
+    try:
+        return parse_customer_id(settings.google_ads_login) if settings.google_ads_login else None
+    except PartitionKeyError as error:
+        raise SettingsError(f"GADS_GOOGLE_ADS_LOGIN cannot be used: {error}") from None
 
 
 def open_session(settings: Settings) -> "SparkSession":

@@ -262,6 +262,14 @@ def test_google_is_never_asked_under_a_login_that_nobody_gave(tmp_path: Path, lo
     assert "hunter2" not in str(refusal.value)
 
 
+def test_a_login_that_is_none_is_refused_by_the_name_of_its_setting(tmp_path: Path) -> None:
+    with (
+        Workplace(read_settings({"GADS_HOME": str(tmp_path), "GADS_GOOGLE_ADS_LOGIN": "12"})) as here,
+        pytest.raises(SettingsError, match="GADS_GOOGLE_ADS_LOGIN cannot be used: customer id '12' is not ten digits"),
+    ):
+        _ = here.source
+
+
 def test_finding_accounts_starts_from_the_emulators_manager_unless_another_login_is_set(tmp_path: Path) -> None:
     home = {"GADS_HOME": str(tmp_path)}
     for login, expected in (("", MANAGER_CUSTOMER_ID), ("100-000-0007", OTHER_MANAGER)):
