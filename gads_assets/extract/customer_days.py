@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from datetime import date, datetime, timedelta
+from datetime import date, datetime
 
 from gads_assets.catalog.gaql_query import print_gaql
-from gads_assets.catalog.shapes import for_days
+from gads_assets.catalog.shapes import day_field, for_days
 from gads_assets.catalog.specification import QuerySpecification
 from gads_assets.domain.accounts import Account, require_open
 from gads_assets.domain.keys import PartitionKey, RunId
@@ -14,6 +14,8 @@ from gads_assets.errors import ExtractionError, PartitionKeyError
 from gads_assets.extract.client import GoogleAdsSource
 from gads_assets.extract.rows import RowEncoder
 from gads_assets.raw.sink import RawSink, RunFacts
+
+_DAY_LENGTH = len("2024-06-01")
 
 
 def extract_days(
@@ -29,14 +31,15 @@ def extract_days(
     code_version: str,
     source_name: str = "google_ads",
 ) -> Iterator[RunManifest]:
-    """Seals one run per day, in the days' order, days without rows included. Costs one API operation.
+    """Seals one run per day, in the days' order, days without rows included. Costs one API operation, also where other
+    days lie between the first and the last: their rows are not kept.
 
     Nothing is sealed before the whole answer has arrived: if the call fails, no day of the window gets a run, and
     the error says whether trying again can help. What was yielded before a later seal failed stays sealed. Days that
     have not opened are refused before anything is asked.
     `source_name` is the catalog's, the first part of every partition's key.
     """
-    _require_contiguous(days)
+    _require_in_order(days)
     started_at = now()
     for day in days:
         require_open(
@@ -47,8 +50,9 @@ def extract_days(
             now=started_at,
         )
     _require_same_origin(source, account)
+    first, last = days[0].isoformat(), days[-1].isoformat()
     gaql = print_gaql(for_days(specification.gaql, specification.shape, days[0], days[-1]))
-    rows = RowEncoder(specification.schema.columns, source.api_version)
+    rows = RowEncoder(specification.schema.columns, source.api_version, day_field=day_field(specification.gaql))
     # Taken before the call: of two extractions the one that started later is the newer, whichever ends first.
     sequence = [run_seq() for _ in days]
     with ExitStack() as unsealed:
@@ -68,16 +72,13 @@ def extract_days(
         }
         for batch in source.stream(account.customer_id, gaql, login_customer_id=account.login_customer_id):
             for row in batch:
-                day_text, line = rows.line(row)
-                try:
-                    writer = writers[day_text or ""]
-                except KeyError:
-                    raise ExtractionError(
-                        f"account {account.customer_id} was asked for {days[0]} to {days[-1]} and answered with a row "
-                        f"of day {day_text!r}; nothing was sealed, report it if it happens again",
-                        customer_id=account.customer_id,
-                    ) from None
-                writer.append(line)
+                row_day, line = rows.line(row)
+                day_text = first if row_day is None else row_day[:_DAY_LENGTH]
+                if day_text in writers:
+                    writers[day_text].append(line)
+                elif not first < day_text < last:
+                    raise _of_another_day(account, days, day_text)
+        _require_whole(specification, account, sum(writer.record_count for writer in writers.values()))
         finished_at = now()
         for writer, number in zip(writers.values(), sequence, strict=True):
             yield writer.seal(
@@ -98,13 +99,28 @@ def extract_days(
             )
 
 
-def _require_contiguous(days: Sequence[date]) -> None:
+def _require_in_order(days: Sequence[date]) -> None:
     if not days:
         raise PartitionKeyError("no days to extract; name at least one")
-    expected = [days[0] + timedelta(days=offset) for offset in range(len(days))]
-    if list(days) != expected:
-        raise PartitionKeyError(
-            f"days {days[0]} to {days[-1]} are not consecutive; one call covers a window without gaps, split them"
+    if list(days) != sorted(set(days)):
+        raise PartitionKeyError(f"days {days[0]} to {days[-1]} are not in order, each once; sort them")
+
+
+def _of_another_day(account: Account, days: Sequence[date], day: str) -> ExtractionError:
+    return ExtractionError(
+        f"account {account.customer_id} was asked for {days[0]} to {days[-1]} and answered with a row of day {day!r}; "
+        "nothing was sealed, report it if it happens again",
+        customer_id=account.customer_id,
+    )
+
+
+def _require_whole(specification: QuerySpecification, account: Account, rows: int) -> None:
+    limit = specification.gaql.limit
+    if limit is not None and rows >= limit:
+        raise ExtractionError(
+            f"account {account.customer_id} answered with {rows} rows, the LIMIT of {specification.name}: some may be "
+            "missing, so nothing was sealed; ask for fewer days, or raise the LIMIT where Google allows it",
+            customer_id=account.customer_id,
         )
 
 

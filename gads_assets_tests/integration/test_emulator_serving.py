@@ -155,10 +155,10 @@ def test_failures_on_demand_are_told_apart_by_googles_own_codes(
     with serve_emulator(home=home / "emulator", faults=parse_faults(fault)) as running:
         source = connected(running)
         with pytest.raises(error, match=said):
-            list(source.stream(BAKERY, gaql))
+            list(source.stream(BAKERY, gaql, login_customer_id=source.login_customer_id))
         other = CustomerId("3305550102")
         if error is CustomerUnavailableError:
-            assert list(source.stream(other, gaql))
+            assert list(source.stream(other, gaql, login_customer_id=source.login_customer_id))
 
 
 def list_customers(running: RunningEmulator) -> list[str]:
@@ -209,7 +209,10 @@ def test_an_account_opens_to_itself_and_to_the_managers_above_it_only(home: Path
 
         def rows(login: CustomerId) -> int:
             source = connect_to_emulator(running.endpoint, running.ca_path, api_version="v26", login_customer_id=login)
-            return sum(len(batch) for batch in source.stream(client.customer_id, DAY))
+            return sum(
+                len(batch)
+                for batch in source.stream(client.customer_id, DAY, login_customer_id=source.login_customer_id)
+            )
 
         assert rows(root.customer_id) == rows(team.customer_id) == rows(client.customer_id) > 5
         for stranger in (other_team.customer_id, agency[-1].customer_id, BAKERY):
@@ -235,7 +238,8 @@ def test_today_is_each_accounts_own_real_date_unless_another_is_chosen(home: Pat
     during = "SELECT campaign.id, segments.date FROM campaign WHERE segments.date DURING LAST_7_DAYS"
 
     def days(source: GoogleAdsSource) -> set[str]:
-        return {row.segments.date for batch in source.stream(BAKERY, during) for row in batch}  # type: ignore[attr-defined]  # GoogleAdsRow
+        batches = source.stream(BAKERY, during, login_customer_id=source.login_customer_id)
+        return {row.segments.date for batch in batches for row in batch}  # type: ignore[attr-defined]  # GoogleAdsRow
 
     now = datetime.now(ZoneInfo("America/New_York")).date()
     week = {(now - timedelta(days=ago)).isoformat() for ago in range(9)}
@@ -257,12 +261,12 @@ def test_operations_are_counted_by_customer_and_resource_here_and_for_other_proc
 
         def ask(query: str) -> None:
             for customer in (BAKERY, other, BAKERY):
-                list(source.stream(customer, query))
+                list(source.stream(customer, query, login_customer_id=source.login_customer_id))
 
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(ask, [DAY, "SELECT ad_group.id from ad_group"] * 5))
         with pytest.raises(GadsError):
-            list(source.stream(BAKERY, "SELECT nothing"))
+            list(source.stream(BAKERY, "SELECT nothing", login_customer_id=source.login_customer_id))
         expected = Counter(
             {
                 Operation(BAKERY, "campaign"): 10,
