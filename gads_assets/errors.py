@@ -14,7 +14,8 @@
     │   ├── TransientApiError         the call may succeed when repeated, `retry_after` seconds later
     │   ├── CustomerUnavailableError  this account only: closed, suspended, or not ours
     │   ├── AuthenticationError       no account will work until the credentials are mended
-    │   └── QueryRefusedError         the API refuses the query itself
+    │   ├── QueryRefusedError         the API refuses the query itself
+    │   └── MissedSnapshotError       the day of a snapshot is over, and nobody can ask for it any more
     ├── RawSinkError                  a run directory breaks the raw sink's contract
     │   ├── SealedRunError            writing into, sealing again, or removing what is sealed
     │   ├── RunNotFoundError          no sealed run of that id
@@ -136,6 +137,10 @@ class AuthenticationError(ExtractionError):
 
 class QueryRefusedError(ExtractionError):
     error_class = "query"
+
+
+class MissedSnapshotError(ExtractionError):
+    error_class = "missed_snapshot"
 
 
 class RawSinkError(GadsError):

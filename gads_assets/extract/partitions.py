@@ -2,22 +2,33 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
+from itertools import groupby
+from zoneinfo import ZoneInfo
 
+from gads_assets.catalog.shapes import Shape, days_back
 from gads_assets.catalog.specification import QuerySpecification
-from gads_assets.domain.accounts import Account, require_active, require_open
+from gads_assets.domain.accounts import Account, day_opens_at, require_active, require_open
 from gads_assets.domain.keys import CustomerId, PartitionKey, RunId
 from gads_assets.domain.manifest import RunManifest
 from gads_assets.domain.state import ExtractionAttempt, ExtractionOutcome
-from gads_assets.errors import AuthenticationError, GadsError, PartitionKeyError
+from gads_assets.domain.windows import LONGEST_WINDOW, plan_windows
+from gads_assets.errors import (
+    AuthenticationError,
+    ExtractionError,
+    GadsError,
+    MissedSnapshotError,
+    PartitionKeyError,
+    QuotaExhaustedError,
+    TransientApiError,
+)
 from gads_assets.extract.client import GoogleAdsSource
 from gads_assets.extract.customer_days import extract_days
 from gads_assets.extract.extraction import Extraction
+from gads_assets.extract.pacing import Pacer
 from gads_assets.raw.sink import RawSink
 from gads_assets.state.partition_states import StateStore
-
-_CUSTOMERS_AT_ONCE = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,12 +41,25 @@ class _Try:
 
 
 @dataclass(frozen=True, kw_only=True)
+class _Order:
+    """What is the same for every call of a batch. `stopped_by` is filled by the first call that no other can follow."""
+
+    specification: QuerySpecification
+    accounts: Mapping[CustomerId, Account]
+    code_version: str
+    dagster_run_id: str
+    stopped_by: list[AuthenticationError]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Extractor:
     source: GoogleAdsSource
     sink: RawSink
     store: StateStore
+    pacer: Pacer
     new_run_id: Callable[[], RunId]
     now: Callable[[], datetime]
+    calls_at_once: int = 16
 
     def extract(
         self,
@@ -46,7 +70,7 @@ class Extractor:
         code_version: str,
         dagster_run_id: str,
     ) -> Extraction:
-        """Extracts what it can, and records an attempt for every partition, whatever came of it.
+        """Extracts what it can, and records an attempt for every partition and every call, whatever came of it.
 
         Only what would stop every other account too ends the batch: refused credentials, a database out of reach.
         """
@@ -54,52 +78,74 @@ class Extractor:
         refused = _refused(specification, keys, accounts, now=started_at)
         if refused:
             self._record(self._tries(sorted(refused)), refused, started_at, dagster_run_id)
-
-        def extract_window(window: list[PartitionKey]) -> Extraction:
-            account = accounts[window[0].customer_id]
-            return self._extract_window(specification, window, account, code_version, dagster_run_id)
-
+        order = _Order(
+            specification=specification,
+            accounts=accounts,
+            code_version=code_version,
+            dagster_run_id=dagster_run_id,
+            stopped_by=[],
+        )
         sealed: dict[PartitionKey, RunManifest] = {}
         failed: dict[PartitionKey, GadsError] = {**refused}
-        with ThreadPoolExecutor(_CUSTOMERS_AT_ONCE) as pool:
-            for outcome in pool.map(extract_window, _windows(set(keys) - refused.keys())):
+        windows = _windows(set(keys) - refused.keys(), longest=specification.shape.days_per_call or LONGEST_WINDOW)
+        with ThreadPoolExecutor(self.calls_at_once) as pool:
+            for outcome in pool.map(lambda window: self._extract_window(order, window), windows):
                 sealed |= outcome.sealed
                 failed |= outcome.failed
+        if order.stopped_by:
+            raise order.stopped_by[0]
         return Extraction(sealed=sealed, failed=failed)
 
-    def _extract_window(
-        self,
-        specification: QuerySpecification,
-        window: list[PartitionKey],
-        account: Account,
-        code_version: str,
-        dagster_run_id: str,
-    ) -> Extraction:
-        tries = self._tries(window)
-        started_at = self.now()
+    def _extract_window(self, order: _Order, window: Sequence[PartitionKey]) -> Extraction:
+        """Calls again where that may help and is not far off; each call takes new run ids and numbers."""
+        calls = 0
+        while True:
+            not_asked = order.stopped_by[0] if order.stopped_by else self._not_permitted(window[0].customer_id)
+            tries, started_at = self._tries(window), self.now()
+            sealed, error = ({}, not_asked) if not_asked else self._call(order, tries)
+            failed = {key: error for key in window if key not in sealed} if error else {}
+            self._record(tries, failed, started_at, order.dagster_run_id)
+            calls += 1
+            if not_asked or not isinstance(error, ExtractionError) or not self.pacer.wait_after(error, calls=calls):
+                return Extraction(sealed=sealed, failed=failed)
+
+    def _not_permitted(self, customer_id: CustomerId) -> QuotaExhaustedError | None:
+        until = self.pacer.permit()
+        if until is None:
+            return None
+        return QuotaExhaustedError(
+            f"account {customer_id} was not asked: the API's operations are used up until {until:%Y-%m-%d %H:%M:%S} "
+            "UTC; run it after that",
+            customer_id=customer_id,
+            retry_after=max((until - self.now()).total_seconds(), 0.0),
+        )
+
+    def _call(self, order: _Order, tries: Sequence[_Try]) -> tuple[dict[PartitionKey, RunManifest], GadsError | None]:
+        """What was sealed, and what ended it before all was."""
         sealed: dict[PartitionKey, RunManifest] = {}
-        failed: dict[PartitionKey, GadsError] = {}
         try:
-            for manifest in extract_days(
-                source=self.source,
-                source_name=window[0].source,
-                sink=self.sink,
-                specification=specification,
-                account=account,
-                days=[key.logical_date for key in window],
-                run_seq=iter([each.run_seq for each in tries]).__next__,
-                new_run_id=iter([each.run_id for each in tries]).__next__,
-                now=self.now,
-                code_version=code_version,
-            ):
+            for manifest in self._sealed_runs(order, tries):
                 sealed[manifest.key] = manifest
+        except AuthenticationError as error:
+            order.stopped_by.append(error)
+            return sealed, error
         except GadsError as error:
-            failed = {key: error for key in window if key not in sealed}
-            if isinstance(error, AuthenticationError):
-                self._record(tries, failed, started_at, dagster_run_id)
-                raise
-        self._record(tries, failed, started_at, dagster_run_id)
-        return Extraction(sealed=sealed, failed=failed)
+            return sealed, error
+        return sealed, None
+
+    def _sealed_runs(self, order: _Order, tries: Sequence[_Try]) -> Iterator[RunManifest]:
+        return extract_days(
+            source=self.source,
+            source_name=tries[0].key.source,
+            sink=self.sink,
+            specification=order.specification,
+            account=order.accounts[tries[0].key.customer_id],
+            days=[each.key.logical_date for each in tries],
+            run_seq=iter([each.run_seq for each in tries]).__next__,
+            new_run_id=iter([each.run_id for each in tries]).__next__,
+            now=self.now,
+            code_version=order.code_version,
+        )
 
     def _tries(self, keys: Sequence[PartitionKey]) -> list[_Try]:
         run_seqs = self.store.allocate_run_seqs(len(keys))
@@ -127,9 +173,16 @@ class Extractor:
                 started_at=started_at,
                 finished_at=finished_at,
                 dagster_run_id=dagster_run_id,
+                retry_at=_retry_at(error, finished_at),
             )
             for each in tries
         )
+
+
+def _retry_at(error: GadsError | None, failed_at: datetime) -> datetime | None:
+    if isinstance(error, QuotaExhaustedError | TransientApiError):
+        return failed_at + timedelta(seconds=error.retry_after)
+    return None
 
 
 def _refused(
@@ -139,7 +192,7 @@ def _refused(
     *,
     now: datetime,
 ) -> dict[PartitionKey, GadsError]:
-    """The days that cannot be asked for yet, or at all; their neighbours in a window can."""
+    """The days that cannot be asked for yet, any more, or at all; their neighbours in a window can."""
     refused: dict[PartitionKey, GadsError] = {}
     for key in keys:
         account = accounts.get(key.customer_id)
@@ -154,20 +207,36 @@ def _refused(
                 settling_delay=specification.settling_delay,
                 now=now,
             )
+            _require_in_reach(specification, account, key.logical_date, now=now)
         except GadsError as error:
             refused[key] = error
     return refused
 
 
-def _windows(keys: Iterable[PartitionKey]) -> Iterator[list[PartitionKey]]:
-    """Consecutive days of one customer belong to one call: the API counts calls, not rows."""
-    window: list[PartitionKey] = []
-    expected: tuple[CustomerId, date] | None = None
-    for key in sorted(keys):
-        if window and (key.customer_id, key.logical_date) != expected:
-            yield window
-            window = []
-        window.append(key)
-        expected = (key.customer_id, key.logical_date + timedelta(days=1))
-    if window:
-        yield window
+def _require_in_reach(specification: QuerySpecification, account: Account, day: date, *, now: datetime) -> None:
+    """Some of what the API tells it tells for a while only, and a snapshot shows nothing but the present."""
+    if specification.shape is Shape.SNAPSHOT:
+        next_opens_at = day_opens_at(account.time_zone, day + timedelta(days=1), specification.settling_delay)
+        if now >= next_opens_at:
+            raise MissedSnapshotError(
+                f"{specification.name} of account {account.customer_id} was not taken for {day} before "
+                f"{next_opens_at:%Y-%m-%d %H:%M} UTC, and shows only what is there now; the day stays without it",
+                customer_id=account.customer_id,
+            )
+        return
+    reach = days_back(specification.gaql)
+    today = now.astimezone(ZoneInfo(account.time_zone)).date()
+    if reach is not None and (today - day).days > reach:
+        raise ExtractionError(
+            f"day {day} of {specification.name} is out of reach: Google keeps {reach} days of it; choose a later day",
+            customer_id=account.customer_id,
+        )
+
+
+def _windows(keys: Iterable[PartitionKey], *, longest: int) -> list[list[PartitionKey]]:
+    return [
+        [replace(some[0], logical_date=day) for day in window]
+        for _, group in groupby(sorted(keys), key=lambda key: (key.source, key.customer_id, key.query_name))
+        for some in [list(group)]
+        for window in plan_windows((key.logical_date for key in some), longest=longest)
+    ]

@@ -3,6 +3,7 @@
 import atexit
 import os
 import sys
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import UTC, datetime
@@ -111,7 +112,7 @@ class Workplace:
 
     def operations_as(self, role: Role) -> OperationsBudget:
         """Of the API that settings name; nothing is asked of it."""
-        origin = "google" if self.settings.google_ads_config else "emulator"
+        origin = "google" if self.settings.asks_google else "emulator"
         return OperationsBudget(self.engine_as(role), origin=origin, allowed=self.settings.api_daily_operations)
 
     @cached_property
@@ -158,12 +159,14 @@ class Workplace:
 
     @cached_property
     def extractor(self) -> "Extractor":
+        from gads_assets.extract.pacing import Pacer  # noqa: PLC0415
         from gads_assets.extract.partitions import Extractor  # noqa: PLC0415
 
         return Extractor(
             source=self.source,
             sink=self.sink,
             store=self.store_as(Role.EXTRACTOR),
+            pacer=Pacer(budget=self.operations_as(Role.EXTRACTOR), now=_now, sleep=time.sleep),
             new_run_id=lambda: RunId(str(ULID())),
             now=_now,
         )

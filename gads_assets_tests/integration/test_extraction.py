@@ -40,10 +40,12 @@ from gads_assets.extract.accounts import discover_accounts
 from gads_assets.extract.client import GoogleAdsSource, connect_to_emulator
 from gads_assets.extract.customer_days import extract_days
 from gads_assets.extract.extraction import Extraction
+from gads_assets.extract.pacing import Pacer
 from gads_assets.extract.partitions import Extractor
 from gads_assets.extract.rows import RowEncoder
 from gads_assets.raw.sink import RawSink
 from gads_assets.state.connection import transaction
+from gads_assets.state.operations import OperationsBudget
 from gads_assets.state.partition_states import StateStore
 
 CATALOG = load_catalog(None)
@@ -348,8 +350,19 @@ def test_a_day_is_not_asked_for_before_it_has_ended_and_settled_where_the_accoun
     assert len(extract(source, sink, accounts[customer], now=opens_at)) == 7
 
 
-@pytest.mark.parametrize("days", [[], [WEEK[0], WEEK[2]], [WEEK[1], WEEK[0]], [WEEK[0], WEEK[0]]])
-def test_days_with_gaps_are_refused_rather_than_widened(
+def test_days_with_others_between_them_cost_one_operation_and_only_they_are_kept(
+    emulator: RunningEmulator, source: GoogleAdsSource, sink: RawSink, account: Account
+) -> None:
+    whole_week = {run.logical_date: run.files for run in extract(source, sink, account)}
+    before = emulator.operations
+    days = [WEEK[0], WEEK[2], WEEK[6]]
+    some = {run.logical_date: run.files for run in extract(source, sink, account, days=days)}
+    assert emulator.operations == before + 1
+    assert some == {day: whole_week[day] for day in days}
+
+
+@pytest.mark.parametrize("days", [[], [WEEK[1], WEEK[0]], [WEEK[0], WEEK[0]]])
+def test_days_out_of_order_are_refused(
     source: GoogleAdsSource, sink: RawSink, account: Account, days: list[date]
 ) -> None:
     with pytest.raises(PartitionKeyError):
@@ -399,13 +412,19 @@ def recorded(engine: Engine) -> dict[date, tuple[str, str | None]]:
 
 
 @pytest.fixture
-def extract_partitions(source: GoogleAdsSource, sink: RawSink, store: StateStore) -> Extract:
+def extract_partitions(source: GoogleAdsSource, sink: RawSink, store: StateStore, engine: Engine) -> Extract:
+    budget = OperationsBudget(engine, origin="emulator", allowed=None)
+
     def extract(
         keys: list[PartitionKey],
         *accounts: Account,
         new_run_id: Callable[[], RunId] = lambda: RunId(str(ULID())),
     ) -> Extraction:
-        return Extractor(source=source, sink=sink, store=store, new_run_id=new_run_id, now=lambda: NOW).extract(
+        pacer = Pacer(budget=budget, now=lambda: NOW, sleep=time.sleep)
+        extractor = Extractor(
+            source=source, sink=sink, store=store, pacer=pacer, new_run_id=new_run_id, now=lambda: NOW
+        )
+        return extractor.extract(
             CATALOG.query("campaign"),
             keys,
             {account.customer_id: account for account in accounts},

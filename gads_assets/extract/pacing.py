@@ -1,0 +1,54 @@
+"""When to call the API and when to wait, for the threads of a step, and through the database for all processes."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from gads_assets.errors import ExtractionError, QuotaExhaustedError, TransientApiError
+
+_CALLS_AT_MOST = 3
+_SHORTEST_WAIT = 0.05
+
+
+class Budget(Protocol):
+    """What all processes may ask of the API together. `take` gives the moment from which asking again is worth it, or
+    None when the operations were taken."""
+
+    def take(self, count: int, *, now: datetime) -> datetime | None: ...
+
+    def pause(self, *, until: datetime, reason: str) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pacer:
+    """Waits as long as `longest_wait` at a time; a longer one is the caller's to plan, so that no process sleeps for
+    half a day."""
+
+    budget: Budget
+    now: Callable[[], datetime]
+    sleep: Callable[[float], None]
+    longest_wait: timedelta = timedelta(seconds=60)
+
+    def permit(self) -> datetime | None:
+        """Returns None when one call may be made, which is then counted; or, if that is far off, when it may be."""
+        while (until := self.budget.take(1, now=self.now())) is not None:
+            wait = until - self.now()
+            if wait > self.longest_wait:
+                return until
+            self.sleep(max(wait.total_seconds(), _SHORTEST_WAIT))
+        return None
+
+    def wait_after(self, error: ExtractionError, *, calls: int) -> bool:
+        """After a call that failed, the `calls`-th for its window: True, after the wait, if it is to be made again."""
+        if not isinstance(error, QuotaExhaustedError | TransientApiError):
+            return False
+        if isinstance(error, QuotaExhaustedError) and error.scope == "developer":
+            # It concerns everybody, here and in other processes.
+            self.budget.pause(until=self.now() + timedelta(seconds=error.retry_after), reason=str(error))
+        if calls >= _CALLS_AT_MOST or error.retry_after > self.longest_wait.total_seconds():
+            return False
+        # Apart from each other, or all customers would come back at once.
+        self.sleep(error.retry_after * random.uniform(1.0, 1.2))  # noqa: S311  # not a secret
+        return True

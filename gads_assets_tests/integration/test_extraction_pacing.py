@@ -1,0 +1,289 @@
+"""Calls to the API are made again where that helps, are not made where it cannot, and are counted across processes."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine, text
+from ulid import ULID
+
+from gads_assets.catalog.loading import load_catalog
+from gads_assets.domain.accounts import Account
+from gads_assets.domain.keys import CustomerId, PartitionKey, RunId
+from gads_assets.domain.roles import Role
+from gads_assets.emulator.accounts import MANAGER_CUSTOMER_ID, made_up_accounts
+from gads_assets.emulator.faults import parse_faults
+from gads_assets.emulator.server import RunningEmulator, serve_emulator
+from gads_assets.errors import AuthenticationError, CustomerUnavailableError, QuotaExhaustedError
+from gads_assets.extract.client import EMULATOR, connect_to_emulator
+from gads_assets.extract.extraction import Extraction
+from gads_assets.extract.pacing import Pacer
+from gads_assets.extract.partitions import Extractor
+from gads_assets.raw.sink import RawSink
+from gads_assets.state.connection import open_engine, transaction
+from gads_assets.state.operations import OperationsBudget
+from gads_assets.state.partition_states import StateStore
+
+CATALOG = load_catalog(None)
+NOW = datetime(2024, 7, 1, 12, tzinfo=UTC)
+DAY = date(2024, 6, 4)
+AGENCY = {
+    account.customer_id: Account(
+        customer_id=account.customer_id,
+        name=account.name,
+        time_zone=account.time_zone,
+        currency=account.currency,
+        login_customer_id=MANAGER_CUSTOMER_ID,
+        origin=EMULATOR,
+    )
+    for account in made_up_accounts(50)
+    if not account.manager
+}
+SUSPENDED = [account.customer_id for account in made_up_accounts(50) if account.status == "SUSPENDED"]
+
+
+class Clock:
+    """Moves only when somebody sleeps, and lets them sleep only where the emulator's clock has to move too."""
+
+    def __init__(self, *, is_real: bool = False) -> None:
+        self.now = NOW
+        self.slept: list[float] = []
+        self._is_real = is_real
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += timedelta(seconds=seconds)
+        if self._is_real:
+            time.sleep(seconds)
+
+
+Serve = Callable[..., RunningEmulator]
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Serve]:
+    with ExitStack() as open_servers:
+
+        def start(faults: str = "") -> RunningEmulator:
+            return open_servers.enter_context(
+                serve_emulator(home=tmp_path, faults=parse_faults(faults), accounts=made_up_accounts(50))
+            )
+
+        yield start
+
+
+@pytest.fixture
+def budget(engine: Engine) -> OperationsBudget:
+    return OperationsBudget(engine, origin=EMULATOR, allowed=None)
+
+
+def keys_of(customers: list[CustomerId], *days: date) -> list[PartitionKey]:
+    return [
+        PartitionKey(source="google_ads", customer_id=customer, query_name="campaign", logical_date=day)
+        for customer in customers
+        for day in days
+    ]
+
+
+@pytest.fixture
+def extract(tmp_path: Path, engine: Engine, budget: OperationsBudget) -> Callable[..., Extraction]:
+    def extract(
+        running: RunningEmulator,
+        keys: list[PartitionKey],
+        clock: Clock | None = None,
+        *,
+        budget: OperationsBudget = budget,
+        calls_at_once: int = 8,
+    ) -> Extraction:
+        clock = clock or Clock()
+        extractor = Extractor(
+            source=connect_to_emulator(
+                running.endpoint,
+                running.ca_path,
+                api_version=CATALOG.api_version,
+                login_customer_id=MANAGER_CUSTOMER_ID,
+            ),
+            sink=RawSink(str(tmp_path / "raw")),
+            store=StateStore(engine),
+            pacer=Pacer(budget=budget, now=lambda: clock.now, sleep=clock.sleep),
+            new_run_id=lambda: RunId(str(ULID())),
+            now=lambda: clock.now,
+            calls_at_once=calls_at_once,
+        )
+        return extractor.extract(CATALOG.query("campaign"), keys, AGENCY, code_version="test", dagster_run_id="run")
+
+    return extract
+
+
+def attempts(engine: Engine) -> list[tuple[str, str | None, datetime | None]]:
+    with transaction(engine) as connection:
+        rows = connection.execute(
+            text("SELECT outcome, error_class, retry_at FROM extraction_attempt ORDER BY run_seq")
+        ).all()
+    return [(outcome, error, moment) for outcome, error, moment in rows]
+
+
+def test_one_suspended_account_among_fifty_fails_alone(
+    serve: Serve, extract: Callable[..., Extraction], engine: Engine
+) -> None:
+    running = serve()
+
+    extraction = extract(running, keys_of([*AGENCY], DAY))
+
+    assert running.operations == 50
+    assert [key.customer_id for key in extraction.failed] == SUSPENDED
+    assert isinstance(next(iter(extraction.failed.values())), CustomerUnavailableError)
+    assert len(extraction.sealed) == 49
+    assert Counter(error for _, error, _ in attempts(engine)) == {None: 49, "customer": 1}
+
+
+def test_a_broken_call_is_made_again_as_a_new_extraction(
+    serve: Serve, extract: Callable[..., Extraction], engine: Engine
+) -> None:
+    [customer, *_] = AGENCY
+    running = serve(f"midstream_break@{customer}/campaign/*:1")
+    clock = Clock()
+
+    extraction = extract(running, keys_of([customer], DAY, DAY + timedelta(days=1)), clock)
+
+    assert (len(extraction.sealed), extraction.failed) == (2, {})
+    assert running.operations == 2
+    assert [(outcome, error) for outcome, error, _ in attempts(engine)] == [("failed", "transient")] * 2 + [
+        ("sealed", None)
+    ] * 2
+    assert len(clock.slept) == 1
+    with transaction(engine) as connection:
+        numbers = connection.execute(text("SELECT count(DISTINCT (run_id, run_seq)) FROM extraction_attempt"))
+        assert numbers.scalar_one() == 4
+
+
+def test_a_call_that_goes_on_breaking_is_given_up_and_says_when_to_try_again(
+    serve: Serve, extract: Callable[..., Extraction], engine: Engine
+) -> None:
+    [customer, *_] = AGENCY
+    running = serve(f"transient@{customer}/campaign/*:99")
+
+    extraction = extract(running, keys_of([customer], DAY))
+
+    assert extraction.sealed == {}
+    assert running.operations == 3
+    assert [error for _, error, _ in attempts(engine)] == ["transient"] * 3
+    assert all(moment is not None and moment > NOW for _, _, moment in attempts(engine))
+
+
+def test_a_short_quota_delay_is_waited_out(serve: Serve, extract: Callable[..., Extraction], engine: Engine) -> None:
+    customers = [*AGENCY][:4]
+    running = serve("quota@*/campaign/*:2")
+    clock = Clock(is_real=True)
+
+    extraction = extract(running, keys_of(customers, DAY), clock, calls_at_once=1)
+
+    assert (len(extraction.sealed), extraction.failed) == (4, {})
+    assert sum(clock.slept) >= 2
+    assert running.operations == 5
+
+
+def test_a_delay_of_half_a_day_stops_further_calls_here_and_in_other_processes_and_says_until_when(
+    serve: Serve, extract: Callable[..., Extraction], engine: Engine
+) -> None:
+    customers = [*AGENCY][:40]
+    running = serve("quota@*/campaign/*:43200")
+    clock = Clock()
+
+    extraction = extract(running, keys_of(customers, DAY), clock, calls_at_once=1)
+
+    assert running.operations == 1
+    assert extraction.sealed == {}
+    assert {type(error) for error in extraction.failed.values()} == {QuotaExhaustedError}
+    moments = {moment for _, _, moment in attempts(engine)}
+    assert len(attempts(engine)) == 40
+    assert all(moment and abs(moment - NOW - timedelta(hours=12)) < timedelta(minutes=1) for moment in moments)
+    # Another process shares nothing but the database.
+    elsewhere = OperationsBudget(engine, origin=EMULATOR, allowed=None)
+    extract(running, keys_of(customers, DAY + timedelta(days=1)), Clock(), budget=elsewhere)
+    assert running.operations == 1
+    assert clock.slept == []
+    # Once it is over, work goes on.
+    clock.now += timedelta(hours=13)
+    paused = elsewhere.status(now=clock.now)
+    assert paused.paused_until is None
+
+
+def test_a_spent_daily_budget_makes_no_call_and_records_until_when(
+    serve: Serve, extract: Callable[..., Extraction], engine: Engine
+) -> None:
+    customers = [*AGENCY][:10]
+    running = serve()
+    spent = OperationsBudget(engine, origin=EMULATOR, allowed=4)
+
+    extraction = extract(running, keys_of(customers, DAY), budget=spent)
+
+    assert (running.operations, len(extraction.sealed), len(extraction.failed)) == (4, 4, 6)
+    assert all("were" in str(error) or "used up until" in str(error) for error in extraction.failed.values())
+    assert sum(moment is not None for _, _, moment in attempts(engine)) == 6
+
+
+def test_refused_credentials_stop_everything_and_every_partition_says_so(
+    serve: Serve, extract: Callable[..., Extraction], engine: Engine
+) -> None:
+    customers = [*AGENCY][:30]
+    running = serve("bad_auth@*/campaign/*")
+
+    with pytest.raises(AuthenticationError):
+        extract(running, keys_of(customers, DAY), calls_at_once=2)
+
+    assert running.operations <= 2
+    assert Counter(error for _, error, _ in attempts(engine)) == {"authentication": 30}
+
+
+def test_a_month_of_an_account_is_one_operation(
+    serve: Serve, extract: Callable[..., Extraction], engine: Engine
+) -> None:
+    customers = [customer for customer in AGENCY if customer not in SUSPENDED][:10]
+    month = [date(2024, 5, 1) + timedelta(days=offset) for offset in range(31)]
+    running = serve()
+
+    extraction = extract(running, keys_of(customers, *month))
+
+    assert len(extraction.sealed) == 310
+    assert running.operations == 10
+
+
+def test_the_extractors_role_is_enough_for_all_of_it_and_reaches_no_state(
+    serve: Serve, tmp_path: Path, database_url: str
+) -> None:
+    role = open_engine(database_url, Role.EXTRACTOR)
+    [customer, *_] = AGENCY
+    running = serve(f"transient@{customer}/campaign/*:1")
+    clock = Clock()
+    extractor = Extractor(
+        source=connect_to_emulator(
+            running.endpoint, running.ca_path, api_version=CATALOG.api_version, login_customer_id=MANAGER_CUSTOMER_ID
+        ),
+        sink=RawSink(str(tmp_path / "raw")),
+        store=StateStore(role),
+        pacer=Pacer(
+            budget=OperationsBudget(role, origin=EMULATOR, allowed=100), now=lambda: clock.now, sleep=clock.sleep
+        ),
+        new_run_id=lambda: RunId(str(ULID())),
+        now=lambda: clock.now,
+    )
+
+    extraction = extractor.extract(
+        CATALOG.query("campaign"), keys_of([customer], DAY), AGENCY, code_version="test", dagster_run_id="run"
+    )
+
+    assert len(extraction.sealed) == 1
+    for statement in (
+        "SELECT * FROM partition_state",
+        "INSERT INTO partition_state SELECT * FROM partition_state",
+        "UPDATE partition_state SET status = 'success'",
+        "DELETE FROM partition_state",
+    ):
+        with pytest.raises(Exception, match="permission denied"), role.begin() as connection:
+            connection.execute(text(statement))
+    role.dispose()
