@@ -12,7 +12,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks import demo, publish_batch, publish_in_a_row, publish_one_partition, record_verdicts, validate_batch
+from benchmarks import (
+    demo,
+    extraction,
+    publish_batch,
+    publish_in_a_row,
+    publish_one_partition,
+    record_verdicts,
+    validate_batch,
+)
 from benchmarks.results import Result, belongs, document, results_of_others
 from benchmarks.workbench import Workbench, jar_folder, open_workbench
 from gads_assets.cli.output import print_json, print_table
@@ -27,7 +35,12 @@ IN_A_WARM_SESSION: Final[dict[str, Callable[[Workbench], list[Result]]]] = {
     "publish_in_a_row": publish_in_a_row.measure,
     "publish_batch": publish_batch.measure,
 }
-NAMES: Final = ("demo", "record_verdicts", *IN_A_WARM_SESSION)
+WITHOUT_SPARK: Final[dict[str, Callable[[Path], list[Result]]]] = {
+    "extract_stream": extraction.measure_stream,
+    "extract_customers": extraction.measure_customers,
+    "record_verdicts": record_verdicts.measure,
+}
+NAMES: Final = ("demo", *WITHOUT_SPARK, *IN_A_WARM_SESSION)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -62,9 +75,10 @@ def run(chosen: Sequence[str], settings: Settings) -> list[Result]:
         if "demo" in chosen:
             with _progress("demo"):
                 results += demo.measure(folder / "demo", jar_folder(settings))
-        if "record_verdicts" in chosen:
-            with _progress("record_verdicts"):
-                results += record_verdicts.measure(folder / "verdicts")
+        for name, measure in WITHOUT_SPARK.items():
+            if name in chosen:
+                with _progress(name):
+                    results += measure(folder / name)
         warm = [name for name in chosen if name in IN_A_WARM_SESSION]
         if warm:
             with open_workbench(settings, folder / "warm") as bench:
