@@ -1,0 +1,50 @@
+"""The largest day that an account may have passes through in bounded memory."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from gads_assets_tests.integration.test_emulator_serving import running_command
+
+ROWS = 2_000_000
+MOST_MEGABYTES = 600
+
+# In a process of its own: what the test run itself has in memory is no concern of the extractor's.
+EXTRACT = """
+import json, resource, sys
+from datetime import UTC, date, datetime
+from pathlib import Path
+from ulid import ULID
+from gads_assets.catalog.loading import load_catalog
+from gads_assets.extract.accounts import discover_accounts
+from gads_assets.extract.client import connect_to_emulator
+from gads_assets.extract.customer_days import extract_days
+from gads_assets.raw.sink import RawSink
+
+facts, raw = json.loads(sys.argv[1]), sys.argv[2]
+catalog = load_catalog(None)
+login = facts["login_customer_id"]
+source = connect_to_emulator(
+    facts["endpoint"], Path(facts["ca_path"]), api_version=catalog.api_version, login_customer_id=login
+)
+account = discover_accounts(source, login)[0]
+[run] = extract_days(
+    source=source, sink=RawSink(raw), specification=catalog.query("search_term_view"), account=account,
+    days=[date(2024, 6, 4)], run_seq=lambda: 1, new_run_id=lambda: str(ULID()), now=lambda: datetime.now(UTC),
+    code_version="test",
+)
+print(json.dumps([run.record_count, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024]))
+"""
+
+
+def test_two_million_rows_of_one_day_are_sealed_in_bounded_memory(tmp_path: Path) -> None:
+    with running_command(tmp_path / "home", "--json", "--fault", f"rows@*/search_term_view/*:{ROWS}") as emulator:
+        assert emulator.stdout is not None
+        facts = json.dumps(json.loads(emulator.stdout.readline()))
+        command = [sys.executable, "-c", EXTRACT, facts, str(tmp_path / "raw")]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    rows, megabytes = json.loads(done.stdout)
+
+    assert rows == ROWS
+    assert megabytes < MOST_MEGABYTES
