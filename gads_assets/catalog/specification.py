@@ -6,11 +6,17 @@ from datetime import date, timedelta
 from typing import Final
 
 from gads_assets.catalog.gaql import GaqlQuery
+from gads_assets.catalog.gaql_query import CHANGE_TIME_FIELDS, DATE_FIELD
 from gads_assets.catalog.shapes import Shape, shape_of
 from gads_assets.domain.expectations import SpendPolicy, VolumePolicy
 from gads_assets.errors import CatalogError
 
 DEFAULT_MAX_ATTEMPTS: Final = 5
+
+_DAY_EXPRESSIONS: Final = {
+    DATE_FIELD: "`{}`",
+    **dict.fromkeys(CHANGE_TIME_FIELDS.values(), "CAST(left(`{}`, 10) AS DATE)"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,16 +73,25 @@ class QuerySchema:
         return self._required_column("customer.id")
 
     @property
-    def day_column(self) -> str:
-        return self._required_column("segments.date")
+    def day_expression(self) -> str | None:
+        """Spark SQL for the day that a row says it is of; None for a snapshot, whose rows say nothing of it."""
+        for field, expression in _DAY_EXPRESSIONS.items():
+            if name := self.column_of(field):
+                return expression.format(name)
+        if any(column.field.startswith(("metrics.", "segments.")) for column in self.columns):
+            raise self._of_no_partition(DATE_FIELD)
+        return None
 
     def _required_column(self, field: str) -> str:
         name = self.column_of(field)
         if name is None:
-            raise CatalogError(
-                f"schema version {self.version} of {self.query_name} has no {field}, so its rows belong to no partition"
-            )
+            raise self._of_no_partition(field)
         return name
+
+    def _of_no_partition(self, field: str) -> CatalogError:
+        return CatalogError(
+            f"schema version {self.version} of {self.query_name} has no {field}, so its rows belong to no partition"
+        )
 
     def column_of(self, field: str) -> str | None:
         """The name of the column that holds this field of the API."""

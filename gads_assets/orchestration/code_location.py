@@ -2,9 +2,7 @@
 
 import dagster as dg
 
-from gads_assets.catalog.shapes import Shape
-from gads_assets.catalog.specification import Catalog, QuerySpecification
-from gads_assets.errors import CatalogError
+from gads_assets.catalog.specification import Catalog
 from gads_assets.orchestration.assets import raw_asset, table_asset
 from gads_assets.orchestration.checks import validator_checks
 from gads_assets.orchestration.io_managers import PublishedTableIOManager, RawRunIOManager
@@ -15,8 +13,6 @@ from gads_assets.orchestration.resources import SparkResource, WorkplaceResource
 def code_location(catalog: Catalog, spark: SparkResource) -> dg.Definitions:
     partitions_def = customer_days(catalog)
     queries = catalog.queries.values()
-    for query in queries:
-        _require_dated(query)
     workplace = WorkplaceResource(spark=spark)
     return dg.Definitions(
         assets=[make(catalog, query, partitions_def) for query in queries for make in (raw_asset, table_asset)],
@@ -30,12 +26,3 @@ def code_location(catalog: Catalog, spark: SparkResource) -> dg.Definitions:
         # One process a run: its steps share one Spark session, and a second one would cost more than it brings.
         executor=dg.in_process_executor,
     )
-
-
-def _require_dated(query: QuerySpecification) -> None:
-    # The extractor splits rows by segments.date, and the validator holds them against it.
-    if query.shape is not Shape.DATED:
-        raise CatalogError(
-            f"query {query.name!r} is of shape {query.shape.value}, which cannot be extracted yet; "
-            "take it out of the catalog"
-        )

@@ -30,7 +30,7 @@ def row_conditions(schema: QuerySchema, limits: Limits) -> list[RowCondition]:
             what=f"that the columns of schema version {schema.version} cannot hold",
         ),
         RowCondition(rule=Rule.CUSTOMER, condition=f"`{schema.customer_column}` IS NULL", what="of no customer"),
-        RowCondition(rule=Rule.DAY, condition=f"`{schema.day_column}` IS NULL", what="of no day"),
+        *_of_day(schema, "{} IS NULL", what="of no day"),
         RowCondition(
             rule=Rule.NATURAL_KEY,
             condition=" OR ".join(f"`{name}` IS NULL" for name in schema.natural_key),
@@ -42,14 +42,13 @@ def row_conditions(schema: QuerySchema, limits: Limits) -> list[RowCondition]:
 
 def place_conditions(schema: QuerySchema) -> list[RowCondition]:
     """What can be told from a row and the directory it lies in."""
-    customer, day = schema.customer_column, schema.day_column
     return [
         RowCondition(
             rule=Rule.CUSTOMER,
-            condition=f"coalesce(CAST(`{customer}` AS STRING) <> {CUSTOMER}, false)",
+            condition=f"coalesce(CAST(`{schema.customer_column}` AS STRING) <> {CUSTOMER}, false)",
             what="of another customer",
         ),
-        RowCondition(rule=Rule.DAY, condition=f"coalesce(`{day}` <> {DAY}, false)", what="of another day"),
+        *_of_day(schema, f"coalesce({{}} <> {DAY}, false)", what="of another day"),
     ]
 
 
@@ -79,6 +78,11 @@ def line_conditions(schema: QuerySchema) -> list[RowCondition]:
             for column in schema.columns
         ),
     ]
+
+
+def _of_day(schema: QuerySchema, condition: str, *, what: str) -> list[RowCondition]:
+    day = schema.day_expression
+    return [RowCondition(rule=Rule.DAY, condition=condition.format(day), what=what)] if day else []
 
 
 def _bounds(schema: QuerySchema, limits: Limits) -> list[RowCondition]:

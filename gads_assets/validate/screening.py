@@ -42,7 +42,9 @@ def screen_runs(
     place = FILE if all(len(run.files) == 1 for run in runs.values()) else RUN
     # The row's own customer and day stand for those of its place, which take long to cut out of each row's path. Where
     # they are not the run's, the run is suspect, and what was hashed does not count.
-    own = {CUSTOMER: f"CAST(`{schema.customer_column}` AS STRING)", DAY: f"`{schema.day_column}`"}
+    own = {CUSTOMER: f"CAST(`{schema.customer_column}` AS STRING)"}
+    if schema.day_expression:
+        own[DAY] = schema.day_expression
     # Projected before they are added up, so that each hash is computed once.
     projected = rows.withColumns({name: F.expr(value) for name, value in own.items()}).selectExpr(
         place,

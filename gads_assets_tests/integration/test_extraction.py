@@ -135,23 +135,32 @@ def test_the_manager_knows_the_enabled_clients_with_their_zones_and_currencies(a
     assert {(a.login_customer_id, a.origin) for a in accounts.values()} == {(MANAGER_CUSTOMER_ID, "emulator")}
 
 
-@pytest.mark.parametrize("name", ["campaign", "ad_group", "keyword_view", "search_term_view"])
+def as_written(value: object) -> object:
+    """What the emulator made up, as a sealed run holds it: messages are JSON text, without what is the default."""
+    if isinstance(value, dict):
+        members = {name.removesuffix("_"): member for name, member in value.items() if member not in (None, [], "")}
+        return json.dumps(members, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return [as_written(item) for item in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("name", [*CATALOG.queries])
 @pytest.mark.parametrize("customer", ["2145550101", "3305550102", "4815550103"])
 def test_sealed_rows_equal_what_the_api_produced_field_by_field(
     source: GoogleAdsSource, sink: RawSink, accounts: dict[str, Account], customer: str, name: str
 ) -> None:
     query = CATALOG.query(name)
-    manifests = extract(source, sink, accounts[customer], query)
+    manifests = extract(source, sink, accounts[customer], query, days=WEEK[: query.shape.days_per_call or len(WEEK)])
     emulated = next(account for account in ACCOUNTS if account.customer_id == customer)
     plan = plan_answer(manifests[0].gaql, emulated, CATALOG.api_version)
     produced = [
-        dict(zip(query.schema.column_names, values[: plan.selected], strict=True))
+        {column: as_written(value) for column, value in zip(query.schema.column_names, values, strict=False)}
         for values in answer(plan, emulated, ACCOUNTS)
     ]
-    assert produced
+    assert produced or name == "asset_group", "only Performance Max has asset groups, and these accounts have none"
     for manifest in manifests:
         sink.verify(manifest)
-        expected = [row for row in produced if row["segments_date"] == manifest.logical_date.isoformat()]
+        day = manifest.logical_date.isoformat()
+        expected = [row for row in produced if row.get("segments_date", day) == day]
         assert list(sink.rows(manifest)) == expected
         assert manifest.record_count == len(expected)
     assert sum(manifest.record_count for manifest in manifests) == len(produced)

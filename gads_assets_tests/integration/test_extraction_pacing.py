@@ -12,7 +12,7 @@ from sqlalchemy import Engine, text
 from ulid import ULID
 
 from gads_assets.catalog.loading import load_catalog
-from gads_assets.domain.accounts import Account
+from gads_assets.domain.accounts import Account, day_opens_at
 from gads_assets.domain.keys import CustomerId, PartitionKey, RunId
 from gads_assets.domain.roles import Role
 from gads_assets.emulator.accounts import MANAGER_CUSTOMER_ID, made_up_accounts
@@ -287,3 +287,60 @@ def test_the_extractors_role_is_enough_for_all_of_it_and_reaches_no_state(
         with pytest.raises(Exception, match="permission denied"), role.begin() as connection:
             connection.execute(text(statement))
     role.dispose()
+
+
+def test_a_month_of_a_hundred_accounts_and_twelve_queries_costs_one_operation_a_query_and_account(
+    tmp_path: Path, engine: Engine, budget: OperationsBudget
+) -> None:
+    agency = made_up_accounts(110)
+    enabled = [account for account in agency if account.status == "ENABLED" and not account.manager][:100]
+    accounts = {
+        account.customer_id: Account(
+            customer_id=account.customer_id,
+            name=account.name,
+            time_zone=account.time_zone,
+            currency=account.currency,
+            login_customer_id=MANAGER_CUSTOMER_ID,
+            origin=EMULATOR,
+        )
+        for account in enabled
+    }
+    newest = {
+        account.customer_id: max(
+            day
+            for day in (date(2024, 6, 29), date(2024, 6, 30), date(2024, 7, 1))
+            if day_opens_at(account.time_zone, day, timedelta(hours=3)) <= NOW
+        )
+        for account in enabled
+    }
+    attempts: Counter[tuple[str, str | None]] = Counter()
+    with serve_emulator(home=tmp_path, accounts=agency, rows=1, today=NOW.date()) as running:
+        extractor = Extractor(
+            source=connect_to_emulator(
+                running.endpoint,
+                running.ca_path,
+                api_version=CATALOG.api_version,
+                login_customer_id=MANAGER_CUSTOMER_ID,
+            ),
+            sink=RawSink(str(tmp_path / "raw")),
+            store=StateStore(engine),
+            pacer=Pacer(budget=budget, now=lambda: NOW, sleep=time.sleep),
+            new_run_id=lambda: RunId(str(ULID())),
+            now=lambda: NOW,
+        )
+        for query in CATALOG.queries.values():
+            keys = [
+                PartitionKey(source="google_ads", customer_id=customer, query_name=query.name, logical_date=day)
+                for customer in accounts
+                for day in (newest[customer] - timedelta(days=age) for age in range(31))
+            ]
+            extraction = extractor.extract(query, keys, accounts, code_version="test", dagster_run_id="run")
+            attempts.update((query.shape.value, None) for _ in extraction.sealed)
+            attempts.update((query.shape.value, error.error_class) for error in extraction.failed.values())
+        assert running.operations == 1_200
+    assert attempts == {
+        ("dated", None): 11 * 100 * 31,
+        ("snapshot", None): 100,
+        ("snapshot", "missed_snapshot"): 100 * 30,
+    }
+    assert budget.status(now=NOW).used == 1_200

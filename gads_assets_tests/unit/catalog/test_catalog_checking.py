@@ -27,7 +27,7 @@ def edit(path: Path, old: str, new: str) -> None:
 def test_the_packaged_catalog_fits_the_api() -> None:
     checks = check_catalog()
     assert [check.query_name for check in checks] == list(load_catalog().queries)
-    assert [check.problem for check in checks] == [None] * 4
+    assert [check.problem for check in checks] == [None] * 12
 
 
 def test_a_stored_type_that_the_api_does_not_give_is_named(catalog_file: Path) -> None:
@@ -75,15 +75,20 @@ def test_missing_versions_are_derived_and_stored_and_then_the_catalog_loads(cata
     assert store_missing_versions(catalog_file) == ()
 
 
+OLDER = {"campaign", "ad_group", "keyword_view", "search_term_view"}
+
+
 def test_what_is_stored_is_what_was_packaged_and_the_terms_that_older_versions_lack(catalog_file: Path) -> None:
     shutil.rmtree(schemas_beside(catalog_file))
-    assert len(store_missing_versions(catalog_file)) == 4
+    assert len(store_missing_versions(catalog_file)) == 12
     packaged = schemas_beside(PACKAGED_CATALOG)
     for path in packaged.rglob("*.json"):
         again = json.loads((schemas_beside(catalog_file) / path.relative_to(packaged)).read_text())
-        terms = {name: again.pop(name) for name in ("resource", "conditions", "rules")}
-        assert again == json.loads(path.read_text())
-        assert (terms["resource"], terms["conditions"]) == (path.parent.name, [])
+        stored = json.loads(path.read_text())
+        if path.parent.name in OLDER:
+            terms = {name: again.pop(name) for name in ("resource", "conditions", "rules")}
+            assert (terms["resource"], terms["conditions"]) == (path.parent.name, [])
+        assert again == stored
 
 
 def test_nothing_is_stored_when_one_version_cannot_be_derived(catalog_file: Path) -> None:

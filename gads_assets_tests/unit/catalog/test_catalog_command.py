@@ -65,7 +65,7 @@ def test_the_catalog_in_use_is_the_one_the_environment_names(
 def test_check_says_ok_for_each_query() -> None:
     result = run("check")
     assert result.exit_code == 0
-    assert result.stdout.count(" ok ") == 4
+    assert result.stdout.count(" ok ") == 12
     document = json.loads(run("check", "--json").stdout)
     assert document.keys() == {"file", "ok", "stored", "queries", "problems"}
     assert document["ok"] is True
@@ -102,7 +102,7 @@ def test_check_names_every_query_that_does_not_fit_the_api(catalog_file: Path) -
         stored.write_text(stored.read_text().replace('"date"', '"string"'))
     result = run("check", str(catalog_file))
     assert isinstance(result.exception, CatalogError)
-    assert "2 of 4 queries do not fit the API" in str(result.exception)
+    assert "2 of 12 queries do not fit the API" in str(result.exception)
     assert result.stdout.count(" wrong") == 2
     assert "queries.campaign.schema_version" in result.stderr
     assert "queries.ad_group.schema_version" in result.stderr
@@ -115,7 +115,7 @@ def test_check_stores_missing_versions_only_when_asked(catalog_file: Path) -> No
     assert "--store" in str(refused.exception)
     stored = run("check", str(catalog_file), "--store")
     assert stored.exit_code == 0
-    assert stored.stdout.count("stored ") == 4
+    assert stored.stdout.count("stored ") == 12
     assert json.loads(run("check", str(catalog_file), "--store", "--json").stdout)["stored"] == []
 
 
@@ -145,7 +145,7 @@ def test_schema_points_at_the_offending_word() -> None:
     assert result.stderr == "SELECT campaign.id, campaign.idd FROM campaign\n                    ^\n"
     result = run("schema", "--gaql", "SELECT campaign.id FROM campaigns WHERE campaign.name = 'campaigns'")
     assert result.stderr.split("\n")[1] == " " * len("SELECT campaign.id FROM ") + "^"
-    assert "it has ad_group, campaign" in str(run("schema", "nobody").exception)
+    assert "it has account, account_hourly, ad, ad_group" in str(run("schema", "nobody").exception)
 
 
 def test_schema_shows_the_types_of_another_api_version() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from gads_assets.catalog.gaql import parse_gaql, print_gaql
 from gads_assets.catalog.loading import PACKAGED_CATALOG, load_catalog
-from gads_assets.catalog.shapes import for_days
+from gads_assets.catalog.shapes import Shape, for_days
 from gads_assets.errors import CatalogError, CatalogFileError
 
 CATALOG = """\
@@ -51,8 +51,16 @@ STORED = {
 # Every version that was ever stored. A line is added with each new version; a changed digest means that runs which
 # were extracted under that version would now be read differently.
 STORED_VERSIONS = {
+    "account/1.json": "aced14f00b897948c28350c3ce2b0e1ff1050016877fa45a6ceb6c940fce6f2b",
+    "account_hourly/1.json": "3e8bd92ec728e3b514defb19731b5e70a77b70a52221419be0e3c18735ab030e",
+    "ad/1.json": "5b3d352c31d641623dbecb0aba5b22fefdd39b7746ddddb283031023252ada3c",
     "ad_group/1.json": "c2f71babc21c282c0e91b4a0859cdfdd3796c901f07aaf4624cb5d4f9b657ae6",
+    "asset_group/1.json": "81932431df2fa9a957aeed98e6b64d51b26dc5cd51ad5bee010468346c62a8cb",
     "campaign/1.json": "b962a7ac687aa6951c7d094ca824caa7e2ef94a389a6fcc28d3fce0bb7eb8b44",
+    "campaign_search_term_view/1.json": "26304a7b785420e5221947a9764ff92df7ae88c2d9a5c32059b15c3b98077f8c",
+    "conversion/1.json": "7bbacbb4d37181ec590076235c44e915b930ed0f0b223b0520a34be37a2dde6c",
+    "conversion_action/1.json": "026ba6bd3141e91db5e6b3c0e76c3bad49db84f894ad83d39c997e70563f43b8",
+    "geographic_view/1.json": "1878703df9f65c4757debc3cd6bfb75326b9aa87f93539011ee87808041c6f2b",
     "keyword_view/1.json": "d55b515b1c0138abfdb11799c0143da1160208457d96407374c867b3611d4ea7",
     "search_term_view/1.json": "5680ca61b1cf7663a4d204404599097b77df606a9129dc3d8b5974733abb192d",
 }
@@ -74,21 +82,35 @@ def refusal(path: Path) -> CatalogFileError:
     return refused.value
 
 
-def test_the_packaged_catalog_has_the_four_queries_with_keys_and_metrics() -> None:
+def test_the_packaged_catalog_has_the_twelve_queries_of_an_agency() -> None:
     catalog = load_catalog()
     assert (catalog.source, catalog.api_version) == ("google_ads", "v26")
-    assert list(catalog.queries) == ["campaign", "ad_group", "keyword_view", "search_term_view"]
+    assert list(catalog.queries) == [
+        "campaign",
+        "ad_group",
+        "keyword_view",
+        "search_term_view",
+        "account",
+        "account_hourly",
+        "ad",
+        "campaign_search_term_view",
+        "geographic_view",
+        "conversion",
+        "asset_group",
+        "conversion_action",
+    ]
     for query in catalog.queries.values():
         types = {column.name: column.type for column in query.schema.columns}
         assert types["customer_id"] == "bigint"
-        assert types["segments_date"] == "date"
-        assert types["metrics_cost_micros"] == "bigint"
-        assert types["metrics_conversions"] == "double"
+        assert types.get("segments_date", "date") == "date"
+        assert {types[name] for name in types if name.endswith("_micros")} <= {"bigint"}
         assert set(query.schema.natural_key) <= types.keys()
-        assert {"customer_id", "segments_date"} < set(query.schema.natural_key)
+        assert "customer_id" in query.schema.natural_key
         assert query.start_date == date(2024, 1, 1)
         assert query.settling_delay == timedelta(hours=3)
         assert catalog.schema(query.name, query.schema.version) == query.schema
+    snapshots = [query.name for query in catalog.queries.values() if "segments_date" not in query.schema.column_names]
+    assert snapshots == ["conversion_action"]
     assert catalog.query("ad_group").schema.ddl == (
         "`customer_id` bigint, `segments_date` date, `campaign_id` bigint, `ad_group_id` bigint, "
         "`ad_group_name` string, `ad_group_status` string, `ad_group_type` string, "
@@ -100,7 +122,8 @@ def test_the_packaged_catalog_has_the_four_queries_with_keys_and_metrics() -> No
 def test_every_packaged_query_can_be_asked_for_a_day() -> None:
     for query in load_catalog().queries.values():
         asked = print_gaql(for_days(query.gaql, query.shape, date(2024, 6, 1), date(2024, 6, 1)))
-        assert "segments.date BETWEEN '2024-06-01' AND '2024-06-01'" in asked
+        asks_for_days = "segments.date BETWEEN '2024-06-01' AND '2024-06-01'" in asked
+        assert asks_for_days == (query.shape is Shape.DATED)
         assert parse_gaql(asked).resource == query.resource
 
 
@@ -131,7 +154,7 @@ def test_loading_imports_neither_google_ads_nor_spark_nor_dagster() -> None:
 
 
 def test_an_unknown_query_is_answered_with_the_known_ones() -> None:
-    with pytest.raises(CatalogError, match="'campain' is not in the catalog; it has ad_group, campaign"):
+    with pytest.raises(CatalogError, match="'campain' is not in the catalog; it has account, account_hourly, ad,"):
         load_catalog().query("campain")
 
 

@@ -11,8 +11,6 @@ from gads_assets.catalog.gaql import parse_gaql, print_gaql
 from gads_assets.catalog.loading import load_catalog
 from gads_assets.catalog.shapes import Shape, day_field, days_back, for_days, shape_of
 from gads_assets.errors import CatalogError
-from gads_assets.orchestration.code_location import code_location
-from gads_assets.orchestration.resources import SparkResource
 from gads_assets_tests.unit.catalog.test_catalog_loading import CATALOG, refusal, replaced, write_catalog
 
 CHANGES = "SELECT customer.id, change_event.change_date_time FROM change_event"
@@ -156,15 +154,21 @@ def test_a_catalog_may_hold_every_shape(tmp_path: Path) -> None:
         "statuses": Shape.CHANGES,
         "conversion_actions": Shape.SNAPSHOT,
     }
-    assert {query.shape for query in load_catalog().queries.values()} == {Shape.DATED}
+    shapes = {query.name: query.shape for query in load_catalog().queries.values()}
+    assert {name for name, shape in shapes.items() if shape is not Shape.DATED} == {"conversion_action"}
+    assert shapes["conversion_action"] is Shape.SNAPSHOT
 
 
-def test_a_shape_that_cannot_be_extracted_yet_is_refused_before_it_becomes_an_asset(tmp_path: Path) -> None:
+def test_a_version_says_which_day_its_rows_are_of(tmp_path: Path) -> None:
     path = tmp_path / "google_apis.yaml"
     path.write_text(OTHER_SHAPES)
     store_missing_versions(path)
-    with pytest.raises(CatalogError, match="query 'clicks' is of shape single_day, which cannot be extracted yet"):
-        code_location(load_catalog(path), SparkResource())
+    assert {query.name: query.schema.day_expression for query in load_catalog(path).queries.values()} == {
+        "clicks": "`segments_date`",
+        "changes": "CAST(left(`change_event_change_date_time`, 10) AS DATE)",
+        "statuses": "CAST(left(`change_status_last_change_date_time`, 10) AS DATE)",
+        "conversion_actions": None,
+    }
 
 
 WRONG = {
