@@ -2,7 +2,7 @@
 
 import os
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import datetime
 
 import typer
 
@@ -20,7 +20,7 @@ def quota(as_json: JsonOption = False) -> None:
     from gads_assets.orchestration.workplace import Workplace  # noqa: PLC0415
 
     with Workplace(read_settings(os.environ)) as here:
-        status = here.operations_as(Role.CONSUMER).status(now=datetime.now(UTC))
+        status = here.operations_as(Role.CONSUMER).status()
     if as_json:
         print_json({name: _isoformat(value) for name, value in asdict(status).items()})
         return

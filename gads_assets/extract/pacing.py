@@ -18,7 +18,7 @@ class Budget(Protocol):
 
     def take(self, count: int, *, now: datetime) -> datetime | None: ...
 
-    def pause(self, *, until: datetime, reason: str) -> None: ...
+    def pause(self, *, seconds: float, reason: str) -> None: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class Pacer:
             return False
         if isinstance(error, QuotaExhaustedError) and error.scope == "developer":
             # It concerns everybody, here and in other processes.
-            self.budget.pause(until=self.now() + timedelta(seconds=error.retry_after), reason=str(error))
+            self.budget.pause(seconds=error.retry_after, reason=str(error))
         if calls >= _CALLS_AT_MOST or error.retry_after > self.longest_wait.total_seconds():
             return False
         # Apart from each other, or all customers would come back at once.

@@ -14,7 +14,8 @@ _TAKE = text("""
     WITH asked AS (
         SELECT statement_timestamp() AS clock, (
             SELECT paused_until FROM api_pause
-            WHERE (origin, token_scope) = (:origin, :token_scope) AND paused_until > :now) AS paused_until
+            WHERE (origin, token_scope) = (:origin, :token_scope)
+                AND paused_until > statement_timestamp()) AS paused_until
     ), taken AS (
         INSERT INTO api_operations AS o (origin, token_scope, day, used)
         SELECT :origin, :token_scope, CAST(clock AT TIME ZONE :zone AS date), :count
@@ -28,7 +29,7 @@ _TAKE = text("""
 
 _PAUSE = text("""
     INSERT INTO api_pause AS p (origin, token_scope, paused_until, reason)
-    VALUES (:origin, :token_scope, :until, :reason)
+    VALUES (:origin, :token_scope, statement_timestamp() + make_interval(secs => :seconds), :reason)
     ON CONFLICT (origin, token_scope) DO UPDATE SET paused_until = excluded.paused_until, reason = excluded.reason
     WHERE p.paused_until < excluded.paused_until
 """)
@@ -38,14 +39,17 @@ _STATUS = text("""
     FROM statement_timestamp() AS clock
     LEFT JOIN api_operations AS o ON (o.origin, o.token_scope, o.day)
         = (:origin, :token_scope, CAST(clock AT TIME ZONE :zone AS date))
-    LEFT JOIN api_pause AS p ON (p.origin, p.token_scope) = (:origin, :token_scope) AND p.paused_until > :now
+    LEFT JOIN api_pause AS p ON (p.origin, p.token_scope) = (:origin, :token_scope) AND p.paused_until > clock
 """)
+
+_LONGEST_PAUSE = 2 * 24 * 3600.0  # a day of operations is shorter: a delay beyond it is a mistake
 
 
 class OperationsBudget:
     """Counts before the call is made, so that no process can use what another has taken.
 
-    The day is the database's: a process whose clock is wrong would otherwise find a day on which nothing was used.
+    Days and pauses are the database's: a process whose clock is wrong would otherwise find a day on which nothing was
+    used, or stop everybody for as long as it is wrong.
     `origin` is the API, `google` or `emulator`; without `allowed` operations are counted and never refused.
     `scope` tells developer tokens apart where one database serves several; it is a name, never the token.
     """
@@ -65,24 +69,25 @@ class OperationsBudget:
                 f"{count} operations at once are more than the {self._allowed} of a whole day; raise "
                 "GADS_API_DAILY_OPERATIONS"
             )
-        asked = {**self._scope, "zone": QUOTA_ZONE, "count": count, "allowed": self._allowed, "now": now}
+        asked = {**self._scope, "zone": QUOTA_ZONE, "count": count, "allowed": self._allowed}
         with transaction(self._engine) as connection:
             answer = connection.execute(_TAKE, asked).one()
         if answer.is_taken:
             return None
         if answer.paused_until is not None:
-            paused_until: datetime = answer.paused_until
-            return paused_until.astimezone(UTC)
+            paused_until: datetime = now + (answer.paused_until - answer.clock)
+            return paused_until
         return moment_of_reset(now=now, counting_clock=answer.clock)
 
-    def pause(self, *, until: datetime, reason: str) -> None:
-        """Nobody takes operations before `until`, in this process or another; a pause that lasts longer stays."""
+    def pause(self, *, seconds: float, reason: str) -> None:
+        """Nobody takes operations for so long, in this process or another; a pause that lasts longer stays."""
         with transaction(self._engine) as connection:
-            connection.execute(_PAUSE, {**self._scope, "until": until, "reason": reason})
+            connection.execute(_PAUSE, {**self._scope, "seconds": min(seconds, _LONGEST_PAUSE), "reason": reason})
 
-    def status(self, *, now: datetime) -> BudgetStatus:
+    def status(self) -> BudgetStatus:
+        """By the database's clock."""
         with transaction(self._engine) as connection:
-            row = connection.execute(_STATUS, {**self._scope, "zone": QUOTA_ZONE, "now": now}).one()
+            row = connection.execute(_STATUS, {**self._scope, "zone": QUOTA_ZONE}).one()
         return BudgetStatus(
             used=row.used,
             allowed=self._allowed,

@@ -113,7 +113,7 @@ def test_enabled_accounts_are_registered_with_their_facts_and_launchable_and_the
         login_path=(MANAGER_CUSTOMER_ID,),
     )
     assert agency.launchable() == OPEN
-    used = agency.here.operations_as(Role.CONSUMER).status(now=datetime.now(UTC)).used
+    used = agency.here.operations_as(Role.CONSUMER).status().used
     assert used == agency.calls() == 1
     again = agency.sync(now=NOW + timedelta(days=1))
     assert (again.to_write, len(again.unchanged)) == ((), 3)
@@ -204,7 +204,7 @@ def test_when_the_operations_are_spent_or_paused_the_api_is_not_asked_and_the_re
     agency.has(GADS_API_DAILY_OPERATIONS="1")
     budget = agency.here.operations_as(Role.EXTRACTOR)
     if spend == "a pause":
-        budget.pause(until=datetime(2099, 1, 1, tzinfo=UTC), reason="the API said so")
+        budget.pause(seconds=86400, reason="the API said so")
     else:
         assert budget.take(1, now=datetime.now(UTC)) is None
     with pytest.raises(

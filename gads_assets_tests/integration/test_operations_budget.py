@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -40,7 +41,7 @@ from gads_assets.state.connection import open_engine
 from gads_assets.state.operations import OperationsBudget
 
 budget = OperationsBudget(open_engine(sys.argv[1], Role.EXTRACTOR), origin="google", allowed=100)
-budget.pause(until=datetime.fromisoformat(sys.argv[2]), reason="the API said so")
+budget.pause(seconds=float(sys.argv[2]), reason="the API said so")
 """
 
 
@@ -87,30 +88,52 @@ def test_processes_that_take_at_once_get_exactly_the_budget_together(database_ur
         assert process.returncode == 0
         taken.append(int(output))
     assert sum(taken) == 100
-    status = OperationsBudget(engine, origin="google", allowed=100).status(now=datetime.now(UTC))
+    status = OperationsBudget(engine, origin="google", allowed=100).status()
     assert (status.used, status.allowed) == (100, 100)
 
 
 def test_a_pause_by_one_process_stops_another(database_url: str, budget: OperationsBudget) -> None:
     now = datetime.now(UTC)
-    until = now + timedelta(hours=12)
     assert budget.take(1, now=now) is None
-    subprocess.run([sys.executable, "-c", PAUSE, database_url, until.isoformat()], check=True, timeout=PROCESS_SECONDS)
-    assert budget.take(1, now=now) == until
-    status = budget.status(now=now)
-    assert (status.used, status.paused_until, status.reason) == (1, until, "the API said so")
-    assert budget.take(1, now=until) is None
-    over = budget.status(now=until)
-    assert (over.used, over.paused_until, over.reason) == (2, None, None)
+    subprocess.run([sys.executable, "-c", PAUSE, database_url, "43200"], check=True, timeout=PROCESS_SECONDS)
+    until = budget.take(1, now=now)
+    assert until is not None
+    assert timedelta(hours=11, minutes=55) < until - now <= timedelta(hours=12)
+    status = budget.status()
+    assert (status.used, status.reason) == (1, "the API said so")
+
+
+def test_a_pause_ends_by_itself(budget: OperationsBudget) -> None:
+    budget.pause(seconds=0.2, reason="a moment")
+    assert budget.take(1, now=datetime.now(UTC)) is not None
+    time.sleep(0.3)
+    assert budget.take(1, now=datetime.now(UTC)) is None
+    over = budget.status()
+    assert (over.used, over.paused_until, over.reason) == (1, None, None)
+
+
+@pytest.mark.parametrize("days", [-400, -1, 1, 400])
+def test_a_clock_that_is_wrong_ends_no_pause_and_makes_none_longer(budget: OperationsBudget, days: int) -> None:
+    budget.pause(seconds=3600, reason="an hour")
+    wrong = datetime.now(UTC) + timedelta(days=days)
+    until = budget.take(1, now=wrong)
+    assert until is not None
+    assert timedelta(minutes=55) < until - wrong <= timedelta(hours=1)
+
+
+def test_a_delay_that_nobody_can_mean_pauses_for_two_days_at_most(budget: OperationsBudget) -> None:
+    budget.pause(seconds=1e12, reason="for ever")
+    status = budget.status()
+    assert status.paused_until is not None
+    assert status.paused_until - datetime.now(UTC) <= timedelta(days=2)
 
 
 def test_a_pause_is_never_shortened_and_a_longer_one_takes_its_place(budget: OperationsBudget) -> None:
-    budget.pause(until=NOW + timedelta(hours=2), reason="two hours")
-    budget.pause(until=NOW + timedelta(hours=1), reason="one hour")
-    assert budget.status(now=NOW).reason == "two hours"
-    budget.pause(until=NOW + timedelta(hours=3), reason="three hours")
-    status = budget.status(now=NOW)
-    assert (status.paused_until, status.reason) == (NOW + timedelta(hours=3), "three hours")
+    budget.pause(seconds=7200, reason="two hours")
+    budget.pause(seconds=3600, reason="one hour")
+    assert budget.status().reason == "two hours"
+    budget.pause(seconds=10800, reason="three hours")
+    assert budget.status().reason == "three hours"
 
 
 def test_when_the_day_is_spent_nothing_is_taken_and_the_answer_is_its_end(budget: OperationsBudget) -> None:
@@ -122,7 +145,7 @@ def test_when_the_day_is_spent_nothing_is_taken_and_the_answer_is_its_end(budget
     assert now < until <= next_reset(now) + timedelta(seconds=1)
     assert budget.take(1, now=now) is None
     assert budget.take(1, now=now) is not None
-    status = budget.status(now=now)
+    status = budget.status()
     assert (status.used, status.resets_at) == (3, next_reset(now))
 
 
@@ -135,12 +158,12 @@ def test_a_clock_that_is_wrong_frees_nothing_and_is_answered_in_its_own_time(
     until = budget.take(1, now=wrong)
     assert until is not None
     assert wrong < until <= wrong + timedelta(hours=25, seconds=1)
-    assert budget.status(now=wrong).used == 3
+    assert budget.status().used == 3
 
 
 def test_a_new_day_starts_at_nothing_used(budget: OperationsBudget, engine: Engine) -> None:
     used_on(engine, days_ago=1, used=3)
-    assert budget.status(now=datetime.now(UTC)).used == 0
+    assert budget.status().used == 0
     assert budget.take(3, now=datetime.now(UTC)) is None
 
 
@@ -153,20 +176,22 @@ def test_apis_and_developer_tokens_have_budgets_and_pauses_of_their_own(
         OperationsBudget(engine, origin="google", allowed=3, scope="second"),
     ]
     assert budget.take(3, now=NOW) is None
-    budget.pause(until=NOW + timedelta(hours=1), reason="wait")
+    budget.pause(seconds=3600, reason="wait")
     for other in others:
         assert other.take(3, now=NOW) is None
-        assert other.status(now=NOW).paused_until is None
+        assert other.status().paused_until is None
 
 
 def test_without_a_limit_operations_are_counted_and_pauses_still_hold(acting: Callable[[Role], Engine]) -> None:
     unlimited = OperationsBudget(acting(Role.EXTRACTOR), origin="google", allowed=None)
     assert unlimited.take(1_000_000, now=NOW) is None
     assert unlimited.take(1_000_000, now=NOW) is None
-    status = unlimited.status(now=NOW)
+    status = unlimited.status()
     assert (status.used, status.allowed) == (2_000_000, None)
-    unlimited.pause(until=NOW + timedelta(hours=1), reason="wait")
-    assert unlimited.take(1, now=NOW) == NOW + timedelta(hours=1)
+    unlimited.pause(seconds=3600, reason="wait")
+    until = unlimited.take(1, now=NOW)
+    assert until is not None
+    assert timedelta(minutes=55) < until - NOW <= timedelta(hours=1)
 
 
 def test_a_lower_allowance_holds_at_once_for_what_was_used_under_a_higher_one(
@@ -183,7 +208,7 @@ def test_what_can_never_be_taken_is_refused_with_the_fix(budget: OperationsBudge
     for count in (0, -1):
         with pytest.raises(ValueError, match="take at least one"):
             budget.take(count, now=NOW)
-    assert budget.status(now=NOW).used == 0
+    assert budget.status().used == 0
 
 
 def gads_quota(database_url: str, home: Path, *options: str, **variables: str) -> str:
@@ -203,20 +228,23 @@ def test_the_command_shows_what_is_used_when_it_starts_anew_and_why_the_api_is_p
 ) -> None:
     emulated = OperationsBudget(acting(Role.EXTRACTOR), origin="emulator", allowed=None)
     assert emulated.take(7, now=datetime.now(UTC)) is None
-    resets_at = emulated.status(now=datetime.now(UTC)).resets_at
+    resets_at = emulated.status().resets_at
     fresh = gads_quota(database_url, tmp_path)
     assert fresh.splitlines() == [
         "used             7 of 15000",
         f"resets at        {resets_at:%Y-%m-%d %H:%M:%S} UTC",
         "paused until     -",
     ]
-    emulated.pause(until=datetime(2099, 1, 1, 12, tzinfo=UTC), reason="the API said so")
-    assert "paused until     2099-01-01 12:00:00 UTC (the API said so)" in gads_quota(database_url, tmp_path)
+    emulated.pause(seconds=7200, reason="the API said so")
+    paused_until = emulated.status().paused_until
+    assert paused_until is not None
+    shown = f"paused until     {paused_until:%Y-%m-%d %H:%M:%S} UTC (the API said so)"
+    assert shown in gads_quota(database_url, tmp_path)
     assert json.loads(gads_quota(database_url, tmp_path, "--json", GADS_API_DAILY_OPERATIONS="0")) == {
         "used": 7,
         "allowed": None,
         "resets_at": resets_at.isoformat(),
-        "paused_until": "2099-01-01T12:00:00+00:00",
+        "paused_until": paused_until.isoformat(),
         "reason": "the API said so",
     }
 
@@ -237,7 +265,7 @@ def test_who_may_use_the_budget_may_still_not_touch_state(
     acting: Callable[[Role], Engine], budget: OperationsBudget, statement: str
 ) -> None:
     assert budget.take(1, now=NOW) is None
-    budget.pause(until=NOW, reason="over already")
+    budget.pause(seconds=0, reason="over already")
     with (
         pytest.raises(StateStoreError, match="permission denied for table partition_state"),
         transaction(acting(Role.EXTRACTOR)) as connection,
@@ -251,6 +279,6 @@ def test_nobody_but_the_extractor_takes_operations_or_pauses(acting: Callable[[R
     with pytest.raises(StateStoreError, match="permission denied"):
         other.take(1, now=NOW)
     with pytest.raises(StateStoreError, match="permission denied"):
-        other.pause(until=NOW, reason="mine")
+        other.pause(seconds=1, reason="mine")
     if role in (Role.CONSUMER, Role.OPERATOR):
-        assert other.status(now=NOW).used == 0
+        assert other.status().used == 0
