@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
+from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from gads_assets.domain.keys import CustomerId
@@ -16,6 +17,10 @@ class AccountStatus(StrEnum):
 
     INACTIVE = "inactive"
     """Closed, or out of our sight: nothing is asked for, and what was published stays."""
+
+
+CLOSED_STATUSES: Final = frozenset({"CANCELED", "SUSPENDED", "CLOSED"})
+"""As the API names them; a status that is not known says nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +60,7 @@ class FoundAccount:
 
     @property
     def is_closed(self) -> bool:
-        return self.api_status in {"CANCELED", "SUSPENDED", "CLOSED"}
+        return self.api_status in CLOSED_STATUSES
 
     @property
     def reason(self) -> str:

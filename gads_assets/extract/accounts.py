@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from gads_assets.domain.accounts import Account, FoundAccount
+from gads_assets.domain.accounts import CLOSED_STATUSES, Account, FoundAccount
 from gads_assets.domain.keys import CustomerId, parse_customer_id
 from gads_assets.extract.client import GoogleAdsSource
 
@@ -64,7 +64,7 @@ def walk(
     for manager in waiting:  # which grows meanwhile, by what is one level further down
         for client in sorted(clients_of(manager), key=lambda client: client.customer_id):
             if client.is_manager:
-                if client.customer_id not in paths and client.api_status == "ENABLED":
+                if client.customer_id not in paths and client.api_status not in CLOSED_STATUSES:
                     paths[client.customer_id] = (*paths[manager], client.customer_id)
                     waiting.append(client.customer_id)
             elif client.customer_id not in found:

@@ -26,7 +26,7 @@ from google.protobuf.message import Message
 from gads_assets.catalog.fields import installed_api_versions
 from gads_assets.domain.keys import CustomerId, parse_customer_id
 from gads_assets.errors import AuthenticationError, ExtractionError, PartitionKeyError, SettingsError, TransientApiError
-from gads_assets.extract.translation import authentication_error, translated
+from gads_assets.extract.translation import TOKEN_FAILURE, authentication_error, translated
 
 EMULATOR: Final = "emulator"
 GOOGLE: Final = "google"
@@ -164,8 +164,8 @@ class _SilenceLimit:
 
 
 def _cause(failure: ExtractionError, error: Exception) -> Exception | None:
-    """A trace shows causes, and an answer that refuses credentials may repeat them."""
-    return None if isinstance(failure, AuthenticationError) else error
+    """A trace shows causes, and what a token server answers may repeat the credentials."""
+    return None if isinstance(failure, AuthenticationError) or TOKEN_FAILURE in str(error) else error
 
 
 def _silent(customer_id: CustomerId, patience: Patience) -> TransientApiError:

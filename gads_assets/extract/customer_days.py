@@ -49,7 +49,7 @@ def extract_days(
             settling_delay=specification.settling_delay,
             now=started_at,
         )
-    _require_same_origin(source, account)
+    require_same_origin(account, source.origin)
     first, last = days[0].isoformat(), days[-1].isoformat()
     gaql = print_gaql(for_days(specification.gaql, specification.shape, days[0], days[-1]))
     rows = RowEncoder(specification.schema.columns, source.api_version, day_field=day_field(specification.gaql))
@@ -70,7 +70,9 @@ def extract_days(
             )
             for day in days
         }
+        received = 0
         for batch in source.stream(account.customer_id, gaql, login_customer_id=account.login_customer_id):
+            received += len(batch)
             for row in batch:
                 row_day, line = rows.line(row)
                 day_text = first if row_day is None else row_day[:_DAY_LENGTH]
@@ -78,8 +80,8 @@ def extract_days(
                     writers[day_text].append(line)
                 elif not first < day_text < last:
                     raise _of_another_day(account, days, day_text)
-        _require_whole(specification, account, sum(writer.record_count for writer in writers.values()))
-        finished_at = now()
+        _require_whole(specification, account, received)
+        finished_at = max(now(), started_at)  # a seal whose end is before its start would be refused by every reader
         for writer, number in zip(writers.values(), sequence, strict=True):
             yield writer.seal(
                 RunFacts(
@@ -124,10 +126,10 @@ def _require_whole(specification: QuerySpecification, account: Account, rows: in
         )
 
 
-def _require_same_origin(source: GoogleAdsSource, account: Account) -> None:
-    if account.origin != source.origin:
+def require_same_origin(account: Account, origin: str) -> None:
+    if account.origin != origin:
         raise ExtractionError(
             f"account {account.customer_id} was found through {account.origin} and cannot be asked through "
-            f"{source.origin}; run `gads customers sync` against the API you want to use",
+            f"{origin}; run `gads customers sync` against the API you want to use",
             customer_id=account.customer_id,
         )

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from itertools import groupby
+from typing import TypeGuard
 from zoneinfo import ZoneInfo
 
 from gads_assets.catalog.shapes import Shape, days_back
@@ -16,6 +17,7 @@ from gads_assets.domain.state import ExtractionAttempt, ExtractionOutcome
 from gads_assets.domain.windows import LONGEST_WINDOW, plan_windows
 from gads_assets.errors import (
     AuthenticationError,
+    CustomerUnavailableError,
     ExtractionError,
     GadsError,
     MissedSnapshotError,
@@ -24,7 +26,7 @@ from gads_assets.errors import (
     TransientApiError,
 )
 from gads_assets.extract.client import GoogleAdsSource
-from gads_assets.extract.customer_days import extract_days
+from gads_assets.extract.customer_days import extract_days, require_same_origin
 from gads_assets.extract.extraction import Extraction
 from gads_assets.extract.pacing import Pacer
 from gads_assets.raw.sink import RawSink
@@ -42,13 +44,19 @@ class _Try:
 
 @dataclass(frozen=True, kw_only=True)
 class _Order:
-    """What is the same for every call of a batch. `stopped_by` is filled by the first call that no other can follow."""
+    """What is the same for every call of a batch, and what its calls found out for those after them: `stopped_by` is
+    what no call can follow, `stopped_customers` no further one of that customer, `faults` are ours."""
 
     specification: QuerySpecification
     accounts: Mapping[CustomerId, Account]
     code_version: str
     dagster_run_id: str
-    stopped_by: list[AuthenticationError]
+    stopped_by: list[AuthenticationError] = field(default_factory=list)
+    stopped_customers: dict[CustomerId, ExtractionError] = field(default_factory=dict)
+    faults: list[Exception] = field(default_factory=list)
+
+    def stopped(self, customer_id: CustomerId) -> ExtractionError | None:
+        return self.stopped_by[0] if self.stopped_by else self.stopped_customers.get(customer_id)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +83,7 @@ class Extractor:
         Only what would stop every other account too ends the batch: refused credentials, a database out of reach.
         """
         started_at = self.now()
-        refused = _refused(specification, keys, accounts, now=started_at)
+        refused = _refused(specification, keys, accounts, origin=self.source.origin, now=started_at)
         if refused:
             self._record(self._tries(sorted(refused)), refused, started_at, dagster_run_id)
         order = _Order(
@@ -83,7 +91,6 @@ class Extractor:
             accounts=accounts,
             code_version=code_version,
             dagster_run_id=dagster_run_id,
-            stopped_by=[],
         )
         sealed: dict[PartitionKey, RunManifest] = {}
         failed: dict[PartitionKey, GadsError] = {**refused}
@@ -92,15 +99,17 @@ class Extractor:
             for outcome in pool.map(lambda window: self._extract_window(order, window), windows):
                 sealed |= outcome.sealed
                 failed |= outcome.failed
-        if order.stopped_by:
-            raise order.stopped_by[0]
+        for stopper in (*order.faults, *order.stopped_by):
+            raise stopper
         return Extraction(sealed=sealed, failed=failed)
 
     def _extract_window(self, order: _Order, window: Sequence[PartitionKey]) -> Extraction:
         """Calls again where that may help and is not far off; each call takes new run ids and numbers."""
         calls = 0
         while True:
-            not_asked = order.stopped_by[0] if order.stopped_by else self._not_permitted(window[0].customer_id)
+            customer_id = window[0].customer_id
+            # Looked at again after what may have been a long wait.
+            not_asked = order.stopped(customer_id) or self._not_permitted(customer_id) or order.stopped(customer_id)
             tries, started_at = self._tries(window), self.now()
             sealed, error = ({}, not_asked) if not_asked else self._call(order, tries)
             failed = {key: error for key in window if key not in sealed} if error else {}
@@ -123,14 +132,28 @@ class Extractor:
     def _call(self, order: _Order, tries: Sequence[_Try]) -> tuple[dict[PartitionKey, RunManifest], GadsError | None]:
         """What was sealed, and what ended it before all was."""
         sealed: dict[PartitionKey, RunManifest] = {}
+        customer_id = tries[0].key.customer_id
         try:
+            for each in tries:
+                # As long as it was waited, a snapshot's day may have passed.
+                _require_in_reach(
+                    order.specification, order.accounts[customer_id], each.key.logical_date, now=self.now()
+                )
             for manifest in self._sealed_runs(order, tries):
                 sealed[manifest.key] = manifest
         except AuthenticationError as error:
             order.stopped_by.append(error)
             return sealed, error
         except GadsError as error:
+            if isinstance(error, CustomerUnavailableError) or _is_accounts_own(error, self.pacer.longest_wait):
+                order.stopped_customers[customer_id] = error
             return sealed, error
+        except Exception as fault:  # noqa: BLE001  it is raised at the end, when the others have had their turn
+            order.faults.append(fault)
+            return sealed, ExtractionError(
+                f"account {customer_id} could not be extracted: {type(fault).__name__}; report it with the run's log",
+                customer_id=customer_id,
+            )
         return sealed, None
 
     def _sealed_runs(self, order: _Order, tries: Sequence[_Try]) -> Iterator[RunManifest]:
@@ -179,6 +202,15 @@ class Extractor:
         )
 
 
+def _is_accounts_own(error: GadsError, longest_wait: timedelta) -> TypeGuard[QuotaExhaustedError]:
+    """A quota that the account used up alone, for longer than anybody waits."""
+    return (
+        isinstance(error, QuotaExhaustedError)
+        and error.scope == "account"
+        and error.retry_after > longest_wait.total_seconds()
+    )
+
+
 def _retry_at(error: GadsError | None, failed_at: datetime) -> datetime | None:
     if isinstance(error, QuotaExhaustedError | TransientApiError):
         return failed_at + timedelta(seconds=error.retry_after)
@@ -190,6 +222,7 @@ def _refused(
     keys: Iterable[PartitionKey],
     accounts: Mapping[CustomerId, Account],
     *,
+    origin: str,
     now: datetime,
 ) -> dict[PartitionKey, GadsError]:
     """The days that cannot be asked for yet, any more, or at all; their neighbours in a window can."""
@@ -200,6 +233,7 @@ def _refused(
             if account is None:
                 raise PartitionKeyError(f"customer {key.customer_id} is not registered; run `gads customers sync`")
             require_active(account)
+            require_same_origin(account, origin)
             require_open(
                 customer_id=key.customer_id,
                 time_zone=account.time_zone,

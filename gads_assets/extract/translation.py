@@ -27,9 +27,10 @@ _UNSTATED_DELAY = 30.0
 _FAILURE_KEY = re.compile(r"google\.ads\.googleads\.(v[0-9]+)\.errors\.googleadsfailure-bin\Z")
 _OAUTH_ERROR = re.compile(r"[a-z_]{3,40}\Z")
 # gRPC asks for a token before it sends anything, and reports a failure to get one as UNAVAILABLE.
-_TOKEN_FAILURE = "Getting metadata from plugin failed"  # noqa: S105  # a sentence, not a token
+TOKEN_FAILURE = "Getting metadata from plugin failed"  # noqa: S105  # a sentence, not a token
 _OAUTH_REFUSAL = re.compile(
-    r"\b(invalid_grant|invalid_client|unauthorized_client|invalid_scope|access_denied|disabled_client)\b"
+    r"\b(invalid_grant|invalid_client|unauthorized_client|invalid_scope|access_denied|disabled_client|deleted_client|"
+    r"invalid_rapt|invalid_request|admin_policy_enforced|org_internal)\b"
 )
 _TRANSIENT_STATUSES = frozenset(
     {"UNAVAILABLE", "INTERNAL", "DEADLINE_EXCEEDED", "ABORTED", "CANCELLED", "UNKNOWN", "DATA_LOSS"}
@@ -127,7 +128,7 @@ class ApiFailure:
 def classify(failure: ApiFailure, *, customer_id: CustomerId) -> ExtractionError:
     """Which error a failure is. The API's own codes are more precise than gRPC's status, so they decide first."""
     if not failure.errors:
-        if _TOKEN_FAILURE in failure.message:
+        if TOKEN_FAILURE in failure.message:
             refusal = _OAUTH_REFUSAL.search(failure.message)
             return _token_refused(refusal[0], customer_id) if refusal else _token_server_silent(customer_id)
         if failure.status == "RESOURCE_EXHAUSTED" and _TOO_LARGE.search(failure.message):

@@ -127,6 +127,8 @@ class RawSink:
                 f"run {run_id} of {key} exists already; every extraction takes a new run id", run_id=run_id
             ) from None
         except OSError as error:
+            with suppress(OSError):
+                remove_unsealed(directory)
             raise _cannot_write(run_id, error) from error
         return RunWriter(directory, key, run_id, cast("IO[bytes]", payload))
 

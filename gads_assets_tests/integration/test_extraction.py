@@ -389,6 +389,34 @@ def test_a_row_of_a_day_that_was_not_asked_for_is_never_lost_silently(
     assert written_runs(tmp_path) == []
 
 
+def test_a_clock_that_steps_back_during_a_call_leaves_a_seal_that_can_be_read(
+    source: GoogleAdsSource, sink: RawSink, account: Account
+) -> None:
+    times = iter([NOW, NOW - timedelta(seconds=30)])
+    [run] = extract_days(
+        source=source,
+        sink=sink,
+        specification=CATALOG.query("campaign"),
+        account=account,
+        days=WEEK[:1],
+        run_seq=lambda: 1,
+        new_run_id=lambda: RunId(str(ULID())),
+        now=lambda: next(times),
+        code_version="test",
+    )
+    assert sink.manifest(run.key, run.run_id) == run
+
+
+def test_an_answer_as_long_as_its_limit_is_refused_also_where_most_of_it_was_not_asked_for(
+    source: GoogleAdsSource, sink: RawSink, account: Account, tmp_path: Path
+) -> None:
+    query = CATALOG.query("campaign")
+    limited = replace(query, gaql=replace(query.gaql, limit=20))
+    with pytest.raises(ExtractionError, match="answered with 20 rows, the LIMIT"):
+        extract(source, sink, account, limited, days=[WEEK[0], WEEK[6]])
+    assert written_runs(tmp_path) == []
+
+
 def test_an_account_of_one_api_is_never_asked_through_another(
     source: GoogleAdsSource, sink: RawSink, account: Account
 ) -> None:

@@ -4,6 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
@@ -207,10 +208,10 @@ def test_a_delay_of_half_a_day_stops_further_calls_here_and_in_other_processes_a
     extract(running, keys_of(customers, DAY + timedelta(days=1)), Clock(), budget=elsewhere)
     assert running.operations == 1
     assert clock.slept == []
-    # Once it is over, work goes on.
-    clock.now += timedelta(hours=13)
-    paused = elsewhere.status(now=clock.now)
-    assert paused.paused_until is None
+    status = elsewhere.status()
+    assert status.paused_until is not None
+    assert status.reason is not None
+    assert "quota" in status.reason
 
 
 def test_a_spent_daily_budget_makes_no_call_and_records_until_when(
@@ -238,6 +239,53 @@ def test_refused_credentials_stop_everything_and_every_partition_says_so(
 
     assert running.operations <= 2
     assert Counter(error for _, error, _ in attempts(engine)) == {"authentication": 30}
+
+
+def test_an_account_that_cannot_be_asked_is_asked_once_however_many_calls_its_days_would_take(
+    serve: Serve, extract: Callable[..., Extraction], engine: Engine
+) -> None:
+    [customer, *_] = AGENCY
+    days = [date(2023, 1, 1) + timedelta(days=offset) for offset in range(300)]
+    running = serve(f"customer_suspended@{customer}/*/*")
+
+    extraction = extract(running, keys_of([customer], *days), calls_at_once=1)
+
+    assert running.operations == 1
+    assert {type(error) for error in extraction.failed.values()} == {CustomerUnavailableError}
+    assert len(attempts(engine)) == 300
+
+
+def test_a_fault_of_ours_is_raised_when_every_other_account_has_had_its_turn(
+    serve: Serve, extract: Callable[..., Extraction], engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    customers = [customer for customer in AGENCY if customer not in SUSPENDED][:12]
+    running = serve()
+    begin = RawSink.begin
+
+    def broken(sink: RawSink, key: PartitionKey, run_id: RunId) -> object:
+        if key.customer_id == customers[3]:
+            raise TypeError("a driver's own error")
+        return begin(sink, key, run_id)
+
+    monkeypatch.setattr(RawSink, "begin", broken)
+    with pytest.raises(TypeError, match="a driver's own error"):
+        extract(running, keys_of(customers, DAY), calls_at_once=2)
+
+    assert Counter(outcome for outcome, _, _ in attempts(engine)) == {"sealed": 11, "failed": 1}
+
+
+def test_accounts_of_another_api_cost_no_operation(
+    serve: Serve, extract: Callable[..., Extraction], engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    customers = [*AGENCY][:5]
+    for customer in customers:
+        monkeypatch.setitem(AGENCY, customer, replace(AGENCY[customer], origin="google"))
+    running = serve()
+
+    extraction = extract(running, keys_of(customers, DAY))
+
+    assert (running.operations, len(extraction.failed)) == (0, 5)
+    assert OperationsBudget(engine, origin=EMULATOR, allowed=None).status().used == 0
 
 
 def test_a_month_of_an_account_is_one_operation(
@@ -343,4 +391,4 @@ def test_a_month_of_a_hundred_accounts_and_twelve_queries_costs_one_operation_a_
         ("snapshot", None): 100,
         ("snapshot", "missed_snapshot"): 100 * 30,
     }
-    assert budget.status(now=NOW).used == 1_200
+    assert budget.status().used == 1_200

@@ -6,7 +6,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gads_assets.domain.windows import LONGEST_WINDOW, plan_windows
+from gads_assets.domain.windows import LONGEST_WINDOW, MOST_DAYS, plan_windows
 
 FIRST = date(2024, 1, 1)
 days = st.lists(st.integers(0, 400).map(lambda offset: FIRST + timedelta(days=offset)))
@@ -27,6 +27,8 @@ def test_where_a_call_covers_one_day_there_are_as_many_calls_as_days() -> None:
 def test_every_day_is_in_one_window_in_order_and_none_is_too_long(asked: list[date], longest: int) -> None:
     windows = plan_windows(asked, longest=longest)
     assert [day for window in windows for day in window] == sorted(set(asked))
-    assert all((window[-1] - window[0]).days < longest for window in windows)
+    assert all((window[-1] - window[0]).days < longest and len(window) <= MOST_DAYS for window in windows)
     # No two neighbours could have been one.
-    assert all((later[0] - earlier[0]).days >= longest for earlier, later in pairwise(windows))
+    assert all(
+        (later[0] - earlier[0]).days >= longest or len(earlier) == MOST_DAYS for earlier, later in pairwise(windows)
+    )
