@@ -32,7 +32,7 @@ class Shape(Enum):
     CHANGES = "changes"
     """The time of the change says the day. A LIMIT is required, and no day may be older than `days_back`."""
     SNAPSHOT = "snapshot"
-    """What is there now: rows have no day but the one on which they were taken, and no other can be asked for."""
+    """What is there now, kept as the newest day that is open; no other can be asked for."""
 
     @property
     def days_per_call(self) -> int | None:

@@ -54,9 +54,10 @@ def given_variables(settings: Settings, environment: Mapping[str, str]) -> dict[
         "GADS_CATALOG": settings.catalog_path,
         "GADS_SPARK_JARS": settings.spark_jars,
         "GADS_GOOGLE_ADS_CONFIG": settings.google_ads_config,
-        _LIBRARY_FILE: settings.google_ads_config,
+        # Which gives way to the one above, and to an emulator's endpoint.
+        _LIBRARY_FILE: None if "GADS_GOOGLE_ADS_CONFIG" in given else settings.google_ads_config,
     }
-    return given | {name: str(place) for name, place in resolved.items() if name in given}
+    return given | {name: str(place) for name, place in resolved.items() if name in given and place is not None}
 
 
 def path_with(first: Path, path: str) -> str:

@@ -39,7 +39,7 @@ class RowSerializer:
         self._templates: dict[int, tuple[RowFacts, bytes | None, list[bytes]]] = {}
 
     def __call__(self, facts: RowFacts) -> bytes:
-        if facts.original is None:
+        if facts.original is None or facts.forged:
             return self._plainly(facts)
         known = self._templates.get(id(facts.original))
         if known is None:

@@ -73,6 +73,7 @@ class _Shape:
             for number, name in enumerate(names)
             for begin in (*range(0, len(name) - _WORD, _WORD), max(len(name) - _WORD, 0))
         ]
+        self._first_name = len(names[0]) - len('":')
         self._has_short_names = any(len(word) < _WORD for _, _, word in words)
         self._word_columns = np.array([number for number, _, _ in words])
         self._word_places = np.array([place for _, place, _ in words])  # from the quote that ends the name
@@ -80,7 +81,7 @@ class _Shape:
 
     def fits(self, block: bytes) -> bool:
         """True only if every line is one object with exactly the schema's members, in its order, and texts where texts
-        should be. That each line begins with an object whose numbers are numbers is for Spark to say."""
+        should be. That each line holds an object, in double quotes, whose numbers are numbers is for Spark to say."""
         content = np.frombuffer(block, dtype=np.uint8)
         rows = np.count_nonzero(content == _BREAK)
         braces = np.flatnonzero(content == _BRACE)
@@ -94,6 +95,9 @@ class _Shape:
         if ends.size != rows * self._columns:
             return False
         by_row = ends.reshape(rows, self._columns)
+        begins = by_row[:, 0] - self._first_name
+        if begins[0] != 0 or (content[begins[1:] - 1] != _BREAK).any():
+            return False
         begun = content[by_row + 2]
         # Two quotes a name and two a text: there is no member beside those that were counted.
         has_no_others = quotes.size == 2 * (ends.size + np.count_nonzero(begun == _QUOTE))

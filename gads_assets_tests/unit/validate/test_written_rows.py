@@ -123,6 +123,8 @@ def _replaced(old: str, new: str) -> bytes:
         (_replaced('"campaign_labels":[]', '"campaign_labels":[1]'), "campaign_labels is no array"),
         (_replaced('"campaign_labels":[]', '"campaign_labels":{}'), "campaign_labels is no array"),
         (GOOD + b"}", "Extra data"),
+        (b"\xef\xbb\xbf" + GOOD, "BOM"),
+        (b"junk" + GOOD, "Expecting value"),
         (GOOD + b" more", "Extra data"),
         (GOOD + GOOD, "Extra data"),
         (GOOD[:-1] + b',"a":1}', "unknown or repeated a"),
