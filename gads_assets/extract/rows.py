@@ -1,7 +1,7 @@
 """GoogleAdsRows as JSON lines, field by field as the schema version names them."""
 
 import base64
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import orjson
@@ -16,6 +16,7 @@ from gads_assets.errors import CatalogError
 _FIELD_MASK: Final = "google.protobuf.FieldMask"
 
 _Convert = Callable[[Any], Any]
+_Read = Callable[[Iterable[Message]], Iterator[tuple[str | None, bytes]]]
 
 
 class RowEncoder:
@@ -28,15 +29,13 @@ class RowEncoder:
         """Raises CatalogError when `day_field` is not among the columns: such rows belong to no day."""
         if day_field and not any(column.field == day_field for column in columns):
             raise CatalogError(f"the query does not select {day_field}; add it, rows are split into days by it")
-        self.line: Final = _compiled(columns, api_version, day_field)
-        """Of a row: what its `day_field` holds, as the API wrote it, and its JSON without a line break. A row without a
-        day has an empty one; without a `day_field` it is None."""
+        self.lines: Final = _compiled(columns, api_version, day_field)
+        """Of rows: what the `day_field` of each holds, as the API wrote it, and its JSON without a line break. A row
+        without a day has an empty one; without a `day_field` it is None."""
 
 
-def _compiled(
-    columns: Sequence[Column], api_version: str, day_field: str | None
-) -> Callable[[Message], tuple[str | None, bytes]]:
-    """A function of straight lines, as dataclasses are made: going through a list of columns for each row takes twice
+def _compiled(columns: Sequence[Column], api_version: str, day_field: str | None) -> _Read:
+    """A generator of straight lines, as dataclasses are made: going through a list of columns for each row takes twice
     as long. Its source holds names of descriptors and numbers, nothing that anybody wrote."""
     names: dict[str, Any] = {"_dumps": orjson.dumps}  # which writes what JSON cannot hold as null
     found: dict[tuple[str, ...], str] = {(): "row"}
@@ -50,39 +49,44 @@ def _compiled(
                 found[path[:depth]] = f"message{len(found)}"
                 body.append(f"{found[path[:depth]]} = {found[path[: depth - 1]]}.{path[depth - 1]}")
         body += _reading(column, leaf, f"value{position}", found[path], f"{found[path[:-1]]}.HasField({path[-1]!r})")
-        names |= {f"_convert_value{position}": _converter(column, leaf)}
+        names[f"_convert_value{position}"] = _enum_names(leaf) or _converter(leaf)
     fields = [column.field for column in columns]
     day = f'value{fields.index(day_field)} or ""' if day_field else "None"
     members = ", ".join(f"{column.name!r}: value{position}" for position, column in enumerate(columns))
-    source = "\n    ".join(["def read(row):", *body, f"return {day}, _dumps({{{members}}})"])
+    source = "\n        ".join(["def read(rows):\n    for row in rows:", *body, f"yield {day}, _dumps({{{members}}})"])
     exec(compile(source, f"<columns of {api_version}>", "exec"), names)  # noqa: S102
-    read: Callable[[Message], tuple[str | None, bytes]] = names["read"]
+    read: _Read = names["read"]
     return read
 
 
 def _reading(column: Column, leaf: FieldDescriptor, value: str, message: str, has_message: str) -> list[str]:
-    has_value = f"{message}.HasField({leaf.name!r})" if leaf.has_presence else has_message
-    converted = f"{value} = _convert_{value}({value})" if _converter(column, leaf) else ""
     lines = [f"{value} = {message}.{leaf.name}"]
-    if leaf.message_type is not None or leaf.is_repeated:
-        # Neither is ever false, so nothing but asking tells.
-        return [*lines, f"if not {has_value}: {value} = None", *([f"else: {converted}"] if converted else [])]
-    # Most values are not the default, and then they are present.
-    return [
-        *lines,
-        f"if not {value} and not {has_value}: {value} = None",
-        *([f"else: {converted}"] if converted else []),
-    ]
+    has_value = f"{message}.HasField({leaf.name!r})" if leaf.has_presence else has_message
+    # Most values are not the default, and then they are present. Messages and lists are never false: one has to ask.
+    is_absent = f"not {has_value}"
+    if leaf.message_type is None and not leaf.is_repeated:
+        is_absent = f"not {value} and {is_absent}"
+    if column.type == "date":
+        # Protobuf gives "" for a date that is not there, which is no date.
+        return [f"{value} = {message}.{leaf.name} or None"]
+    lines.append(f"if {is_absent}: {value} = None")
+    if _enum_names(leaf):
+        lines.append(f"else: {value} = _convert_{value}[{value}]")
+    elif _converter(leaf):
+        lines.append(f"else: {value} = _convert_{value}({value})")
+    return lines
 
 
-def _text_or_null(value: str) -> str | None:
-    return value or None
+def _enum_names(leaf: FieldDescriptor) -> "_EnumNames | None":
+    """Looked up rather than called, where there is one of them."""
+    if leaf.enum_type is None or leaf.is_repeated:
+        return None
+    return _EnumNames({member.number: member.name for member in leaf.enum_type.values})
 
 
-def _converter(column: Column, field: FieldDescriptor) -> _Convert | None:
+def _converter(field: FieldDescriptor) -> _Convert | None:
     """None where protobuf's own value is JSON's."""
-    # Protobuf gives "" for a date that is not there, which is no date.
-    single = _text_or_null if column.type == "date" else _single_converter(field)
+    single = _single_converter(field)
     if not field.is_repeated:
         return single
     return list if single is None else lambda values: [single(value) for value in values]

@@ -51,7 +51,8 @@ from gads_assets.raw.storage import (
 )
 
 _CHUNK = 1 << 20
-_PENDING = 1 << 16
+_PENDING = 64
+_LONG = 1 << 14
 _READS_AT_ONCE = 16
 _LARGEST_SEAL = 1 << 20
 _GZIP = zlib.MAX_WBITS | 16
@@ -270,29 +271,34 @@ class RunWriter:
         # No file name and no time in the header: the same rows give the same bytes. zlib takes four times as long for
         # the same size, as long as it takes to receive the rows.
         self._gzip = isal_zlib.compressobj(level=1, wbits=_GZIP)
-        self._pending = bytearray()
+        self._pending: list[bytes] = []
 
     def append(self, line: bytes) -> None:
         """Adds one row, a JSON document without line breaks."""
-        if not self._open:
-            self._require_open()
-        self._pending += line
-        self._pending += b"\n"
-        self.record_count += 1
-        if len(self._pending) >= _PENDING:
-            try:
-                self._compress()
-            except OSError as error:
-                self._open = False
-                raise _cannot_write(self._run_id, error) from error
+        self.extend((line,))
 
     def extend(self, lines: Iterable[bytes]) -> None:
+        """Adds rows. Few are kept at a time: giving back the memory of many costs more than writing them."""
+        self._require_open()
+        pending = self._pending
         for line in lines:
-            self.append(line)
+            pending.append(line)
+            if len(pending) >= _PENDING or len(line) >= _LONG:
+                self._compress()
 
     def _compress(self) -> None:
-        self._file.write(self._gzip.compress(self._pending))
-        self._pending.clear()
+        pending = self._pending
+        if not pending:
+            return
+        pending.append(b"")
+        content = b"\n".join(pending)
+        self.record_count += len(pending) - 1
+        pending.clear()
+        try:
+            self._file.write(self._gzip.compress(content))
+        except OSError as error:
+            self._open = False
+            raise _cannot_write(self._run_id, error) from error
 
     def seal(self, facts: RunFacts) -> RunManifest:
         """Makes the run exist. Raises SealedRunError the second time, or if somebody else sealed it."""
