@@ -8,6 +8,7 @@ import typer
 
 from gads_assets.catalog.specification import QuerySpecification
 from gads_assets.cli.output import JsonOption, messages, print_json, print_table
+from gads_assets.domain.accounts import last_complete_day
 from gads_assets.domain.keys import CustomerId, parse_customer_id, parse_logical_date
 from gads_assets.domain.readiness import Readiness
 from gads_assets.domain.roles import Role
@@ -45,7 +46,7 @@ def ready(
     settings = read_settings(os.environ)
     with Workplace(settings) as here:
         query = here.catalog.query(query_name)
-        days = _days(query, first, last, yesterday=datetime.now(UTC).date() - timedelta(days=1))
+        days = _days(query, first, last, now=datetime.now(UTC))
         known = here.customers_as(Role.CONSUMER).customers(with_closed=True)
         _require_known(wanted, [account.customer_id for account in known])
         # What a closed account published stays readable, and its days since then are not missing.
@@ -61,16 +62,18 @@ def ready(
         _show(found)
 
 
-def _days(query: QuerySpecification, first: str | None, last: str | None, *, yesterday: date) -> DayRange:
+def _days(query: QuerySpecification, first: str | None, last: str | None, *, now: datetime) -> DayRange:
+    newest = last_complete_day(now)
+
     def within(day: date) -> date:
-        if query.start_date <= day <= yesterday:
+        if query.start_date <= day <= newest:
             return day
         raise PartitionKeyError(
             f"day {day} is outside the days of {query.name}: it must be between {query.start_date}, its start_date in "
-            f"the catalog, and {yesterday}, yesterday in UTC"
+            f"the catalog, and {newest}, the last that is over anywhere"
         )
 
-    end = within(parse_logical_date(last) if last else yesterday)
+    end = within(parse_logical_date(last) if last else now.date() - timedelta(days=1))
     start = within(parse_logical_date(first)) if first else max(query.start_date, end - timedelta(days=_DAYS_SHOWN - 1))
     if start > end:
         raise PartitionKeyError(f"--from {start} is after --to {end}; give the earlier day first")

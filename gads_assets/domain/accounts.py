@@ -151,6 +151,11 @@ def require_active(account: Account) -> None:
         )
 
 
+def last_complete_day(now: datetime) -> date:
+    """The newest day that is over anywhere: the zones furthest east are fourteen hours ahead of UTC."""
+    return (now.astimezone(UTC) + timedelta(hours=14)).date() - timedelta(days=1)
+
+
 def day_opens_at(account_time_zone: str, logical_date: date, settling_delay: timedelta) -> datetime:
     """The moment, in UTC, from which the account's day is over and its numbers have settled.
 

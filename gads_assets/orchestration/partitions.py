@@ -1,7 +1,7 @@
 """Customers × days, as Dagster partitions."""
 
 from collections.abc import Iterable
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from typing import Final
 
 import click
@@ -9,6 +9,7 @@ import dagster as dg
 from dagster._core.definitions.partitions.context import PartitionLoadingContext
 
 from gads_assets.catalog.specification import Catalog
+from gads_assets.domain.accounts import last_complete_day
 from gads_assets.domain.keys import PartitionKey, partition_key_from_label
 from gads_assets.errors import PartitionKeyError
 
@@ -33,7 +34,8 @@ class CustomerDays(dg.MultiPartitionsDefinition):
         super().__init__(
             {
                 CUSTOMER_DIMENSION: dg.DynamicPartitionsDefinition(name=CUSTOMERS),
-                DAY_DIMENSION: dg.DailyPartitionsDefinition(start_date=start_date.isoformat()),
+                # Today's too: in the east it is over before UTC's midnight.
+                DAY_DIMENSION: dg.DailyPartitionsDefinition(start_date=start_date.isoformat(), end_offset=1),
             }
         )
 
@@ -44,11 +46,11 @@ class CustomerDays(dg.MultiPartitionsDefinition):
             raise RefusedPartitionError(str(error)) from None
         if partition_key != key.label:
             raise RefusedPartitionError(f"partition {partition_key!r} is not in its plain form; write {key.label!r}")
-        today = (context.effective_dt or datetime.now(UTC)).astimezone(UTC).date()
-        if not self._start_date <= key.logical_date < today:
+        last = last_complete_day(context.effective_dt or datetime.now(UTC))
+        if not self._start_date <= key.logical_date <= last:
             raise RefusedPartitionError(
                 f"day {key.logical_date} is outside the catalog's days: it must be between {self._start_date} and "
-                f"{today - timedelta(days=1)}, the last complete day"
+                f"{last}, the last that is over anywhere"
             )
         store = context.dynamic_partitions_store
         if store is not None and not store.has_dynamic_partition(CUSTOMERS, key.customer_id):

@@ -146,7 +146,7 @@ def test_ready_tells_the_run_to_read_for_each_accepted_day_and_the_reason_for_ea
         ),
         (("campaign", "--to", "0001-01-03"), "day 0001-01-03 is outside the days of campaign"),
         (("campaign", "--from", "2023-12-31"), "it must be between 2024-01-01, its start_date in the catalog, and"),
-        (("campaign", "--to", "9999-12-31"), "yesterday in UTC"),
+        (("campaign", "--to", "9999-12-31"), "the last that is over anywhere"),
         (("campaign", "--from", "2024-02-30"), "not in the calendar"),
         (("campaign", "--from", "2024-06-02", "--to", "2024-06-01"), "give the earlier day first"),
     ],

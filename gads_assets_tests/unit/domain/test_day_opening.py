@@ -1,8 +1,9 @@
 from datetime import UTC, date, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 import pytest
 
-from gads_assets.domain.accounts import day_opens_at, require_open
+from gads_assets.domain.accounts import day_opens_at, last_complete_day, require_open
 from gads_assets.domain.keys import CustomerId
 from gads_assets.errors import DayNotOpenError, PartitionKeyError
 
@@ -66,3 +67,18 @@ def test_an_unknown_time_zone_is_named_not_guessed(zone: str) -> None:
 def test_the_last_day_of_the_calendar_is_refused_in_one_line() -> None:
     with pytest.raises(PartitionKeyError, match="choose an earlier day"):
         day_opens_at("UTC", date.max, NO_DELAY)
+
+
+@pytest.mark.parametrize(
+    ("now", "last"),
+    [
+        (datetime(2024, 6, 10, 9, 59, tzinfo=UTC), date(2024, 6, 9)),
+        (datetime(2024, 6, 10, 10, tzinfo=UTC), date(2024, 6, 10)),
+        (datetime(2024, 6, 10, 23, 59, tzinfo=UTC), date(2024, 6, 10)),
+        (datetime(2024, 6, 10, 12, tzinfo=ZoneInfo("Asia/Tokyo")), date(2024, 6, 9)),
+    ],
+)
+def test_the_last_complete_day_is_that_of_the_furthest_east(now: datetime, last: date) -> None:
+    assert last_complete_day(now) == last
+    assert day_opens_at("Pacific/Kiritimati", last, timedelta(0)) <= now
+    assert day_opens_at("Pacific/Kiritimati", last + timedelta(days=1), timedelta(0)) > now
