@@ -13,14 +13,14 @@ from sqlalchemy import Engine, text
 from ulid import ULID
 
 from gads_assets.catalog.loading import load_catalog
-from gads_assets.domain.accounts import Account, day_opens_at
+from gads_assets.domain.accounts import day_opens_at
 from gads_assets.domain.keys import CustomerId, PartitionKey, RunId
 from gads_assets.domain.roles import Role
-from gads_assets.emulator.accounts import MANAGER_CUSTOMER_ID, made_up_accounts
+from gads_assets.emulator.accounts import made_up_accounts
 from gads_assets.emulator.faults import parse_faults
 from gads_assets.emulator.server import RunningEmulator, serve_emulator
 from gads_assets.errors import AuthenticationError, CustomerUnavailableError, QuotaExhaustedError
-from gads_assets.extract.client import EMULATOR, connect_to_emulator
+from gads_assets.extract.client import EMULATOR
 from gads_assets.extract.extraction import Extraction
 from gads_assets.extract.pacing import Pacer
 from gads_assets.extract.partitions import Extractor
@@ -28,22 +28,12 @@ from gads_assets.raw.sink import RawSink
 from gads_assets.state.connection import open_engine, transaction
 from gads_assets.state.operations import OperationsBudget
 from gads_assets.state.partition_states import StateStore
+from gads_assets_tests.agencies import connected, registered
 
 CATALOG = load_catalog(None)
 NOW = datetime(2024, 7, 1, 12, tzinfo=UTC)
 DAY = date(2024, 6, 4)
-AGENCY = {
-    account.customer_id: Account(
-        customer_id=account.customer_id,
-        name=account.name,
-        time_zone=account.time_zone,
-        currency=account.currency,
-        login_customer_id=MANAGER_CUSTOMER_ID,
-        origin=EMULATOR,
-    )
-    for account in made_up_accounts(50)
-    if not account.manager
-}
+AGENCY = registered(made_up_accounts(50))
 SUSPENDED = [account.customer_id for account in made_up_accounts(50) if account.status == "SUSPENDED"]
 
 
@@ -102,12 +92,7 @@ def extract(tmp_path: Path, engine: Engine, budget: OperationsBudget) -> Callabl
     ) -> Extraction:
         clock = clock or Clock()
         extractor = Extractor(
-            source=connect_to_emulator(
-                running.endpoint,
-                running.ca_path,
-                api_version=CATALOG.api_version,
-                login_customer_id=MANAGER_CUSTOMER_ID,
-            ),
+            source=connected(running, api_version=CATALOG.api_version),
             sink=RawSink(str(tmp_path / "raw")),
             store=StateStore(engine),
             pacer=Pacer(budget=budget, now=lambda: clock.now, sleep=clock.sleep),
@@ -309,9 +294,7 @@ def test_the_extractors_role_is_enough_for_all_of_it_and_reaches_no_state(
     running = serve(f"transient@{customer}/campaign/*:1")
     clock = Clock()
     extractor = Extractor(
-        source=connect_to_emulator(
-            running.endpoint, running.ca_path, api_version=CATALOG.api_version, login_customer_id=MANAGER_CUSTOMER_ID
-        ),
+        source=connected(running, api_version=CATALOG.api_version),
         sink=RawSink(str(tmp_path / "raw")),
         store=StateStore(role),
         pacer=Pacer(
@@ -342,17 +325,7 @@ def test_a_month_of_a_hundred_accounts_and_twelve_queries_costs_one_operation_a_
 ) -> None:
     agency = made_up_accounts(110)
     enabled = [account for account in agency if account.status == "ENABLED" and not account.manager][:100]
-    accounts = {
-        account.customer_id: Account(
-            customer_id=account.customer_id,
-            name=account.name,
-            time_zone=account.time_zone,
-            currency=account.currency,
-            login_customer_id=MANAGER_CUSTOMER_ID,
-            origin=EMULATOR,
-        )
-        for account in enabled
-    }
+    accounts = registered(enabled)
     newest = {
         account.customer_id: max(
             day
@@ -364,12 +337,7 @@ def test_a_month_of_a_hundred_accounts_and_twelve_queries_costs_one_operation_a_
     attempts: Counter[tuple[str, str | None]] = Counter()
     with serve_emulator(home=tmp_path, accounts=agency, rows=1, today=NOW.date()) as running:
         extractor = Extractor(
-            source=connect_to_emulator(
-                running.endpoint,
-                running.ca_path,
-                api_version=CATALOG.api_version,
-                login_customer_id=MANAGER_CUSTOMER_ID,
-            ),
+            source=connected(running, api_version=CATALOG.api_version),
             sink=RawSink(str(tmp_path / "raw")),
             store=StateStore(engine),
             pacer=Pacer(budget=budget, now=lambda: NOW, sleep=time.sleep),

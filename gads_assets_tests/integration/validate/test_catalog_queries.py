@@ -10,34 +10,23 @@ from ulid import ULID
 
 from gads_assets.catalog.loading import load_catalog
 from gads_assets.catalog.shapes import Shape
-from gads_assets.domain.accounts import Account
 from gads_assets.domain.keys import PartitionKey, RunId
 from gads_assets.domain.manifest import RunManifest
 from gads_assets.domain.verdict import Rule
-from gads_assets.emulator.accounts import MANAGER_CUSTOMER_ID, made_up_accounts
+from gads_assets.emulator.accounts import made_up_accounts
 from gads_assets.emulator.faults import parse_faults
 from gads_assets.emulator.server import serve_emulator
-from gads_assets.extract.client import EMULATOR, GoogleAdsSource, connect_to_emulator
+from gads_assets.extract.client import GoogleAdsSource
 from gads_assets.extract.customer_days import extract_days
 from gads_assets.raw.sink import RawSink
 from gads_assets.validate.judging import judge_runs
+from gads_assets_tests.agencies import connected, registered
 
 CATALOG = load_catalog(None)
 NOW = datetime(2024, 7, 1, 12, tzinfo=UTC)
 DAYS = [date(2024, 6, 27) + timedelta(days=offset) for offset in range(3)]
 AGENCY = made_up_accounts(8)
-ACCOUNTS = [
-    Account(
-        customer_id=account.customer_id,
-        name=account.name,
-        time_zone=account.time_zone,
-        currency=account.currency,
-        login_customer_id=MANAGER_CUSTOMER_ID,
-        origin=EMULATOR,
-    )
-    for account in AGENCY
-    if not account.manager
-]
+ACCOUNTS = registered(AGENCY)
 
 
 def _sealed(source: GoogleAdsSource, sink: RawSink) -> dict[PartitionKey, RunManifest]:
@@ -45,7 +34,7 @@ def _sealed(source: GoogleAdsSource, sink: RawSink) -> dict[PartitionKey, RunMan
     return {
         run.key: run
         for query in CATALOG.queries.values()
-        for account in ACCOUNTS
+        for account in ACCOUNTS.values()
         for run in extract_days(
             source=source,
             sink=sink,
@@ -66,9 +55,7 @@ def test_what_the_api_gives_is_accepted_and_what_it_spoils_is_not(
 ) -> None:
     sink = RawSink(str(tmp_path / "raw"))
     with serve_emulator(home=tmp_path, accounts=AGENCY, faults=parse_faults(fault), today=NOW.date()) as running:
-        source = connect_to_emulator(
-            running.endpoint, running.ca_path, api_version=CATALOG.api_version, login_customer_id=MANAGER_CUSTOMER_ID
-        )
+        source = connected(running, api_version=CATALOG.api_version)
         runs = _sealed(source, sink)
 
     verdicts = judge_runs(lambda: spark, sink, CATALOG, {key: run.run_id for key, run in runs.items()}).judged
