@@ -137,7 +137,9 @@ def _day_groups(plan: AnswerPlan) -> Iterable[tuple[dict[str, Value], list[str]]
     """Days whose rows are one row: each day alone under segments.date, whole months under segments.month."""
     if plan.days is None:
         return [({}, [_LIFETIME])]
-    days = map(date.fromordinal, plan.days)
+    # Nothing has happened yet after today.
+    last = plan.today or date.max
+    days = (day for day in map(date.fromordinal, plan.days) if day <= last)
     dated = ((tuple(DATE_SEGMENTS[path](day) for path in plan.date_segments), day.isoformat()) for day in days)
     if DATE_FIELD in plan.date_segments:
         return ((dict(zip(plan.date_segments, values, strict=True)), [day]) for values, day in dated)

@@ -87,3 +87,10 @@ def test_other_dates_can_be_asked_for_by_a_named_range_too() -> None:
     found = [str(values[0]) for values in answer(plan, BAKERY, ACCOUNTS)]
     assert found
     assert all(text.startswith("2020-01-") for text in found)
+
+
+@pytest.mark.parametrize("resource", KEYED)
+def test_a_day_that_has_not_come_yet_has_no_rows(resource: str) -> None:
+    assert rows(resource, DAY - timedelta(days=1)) == {}
+    around = f"BETWEEN '{DAY}' AND '{DAY + timedelta(days=3)}'"
+    assert rows(resource, DAY, around).keys() == rows(resource, DAY).keys() != set()
