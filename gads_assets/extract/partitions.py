@@ -99,8 +99,8 @@ class Extractor:
             for outcome in pool.map(lambda window: self._extract_window(order, window), windows):
                 sealed |= outcome.sealed
                 failed |= outcome.failed
-        for stopper in (*order.faults, *order.stopped_by):
-            raise stopper
+        if stoppers := [*order.faults, *order.stopped_by]:
+            raise stoppers[0]
         return Extraction(sealed=sealed, failed=failed)
 
     def _extract_window(self, order: _Order, window: Sequence[PartitionKey]) -> Extraction:
