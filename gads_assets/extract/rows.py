@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import orjson
@@ -20,7 +21,7 @@ _Read = Callable[[Iterable[Message]], Iterator[tuple[str | None, bytes]]]
 
 
 class RowEncoder:
-    """Built once per query: the way to each column is worked out here, not row by row.
+    """The way to each column is worked out once per query, not row by row, nor call by call.
 
     What the API left out becomes null. Numbers that JSON cannot hold (NaN, infinities) do too.
     """
@@ -29,12 +30,13 @@ class RowEncoder:
         """Raises CatalogError when `day_field` is not among the columns: such rows belong to no day."""
         if day_field and not any(column.field == day_field for column in columns):
             raise CatalogError(f"the query does not select {day_field}; add it, rows are split into days by it")
-        self.lines: Final = _compiled(columns, api_version, day_field)
+        self.lines: Final = _compiled(tuple(columns), api_version, day_field)
         """Of rows: what the `day_field` of each holds, as the API wrote it, and its JSON without a line break. A row
         without a day has an empty one; without a `day_field` it is None."""
 
 
-def _compiled(columns: Sequence[Column], api_version: str, day_field: str | None) -> _Read:
+@lru_cache(maxsize=64)
+def _compiled(columns: tuple[Column, ...], api_version: str, day_field: str | None) -> _Read:
     """A generator of straight lines, as dataclasses are made: going through a list of columns for each row takes twice
     as long. Its source holds names of descriptors and numbers, nothing that anybody wrote."""
     names: dict[str, Any] = {"_dumps": orjson.dumps}  # which writes what JSON cannot hold as null

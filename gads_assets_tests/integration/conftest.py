@@ -1,10 +1,11 @@
 """One PostgreSQL server a test process, and a fresh migrated database for each test that asks."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from sqlalchemy import Engine
 
+from gads_assets.domain.roles import Role
 from gads_assets.state.connection import open_engine, parse_database_url
 from gads_assets.state.migration import migrate
 from gads_assets.state.partition_states import StateStore
@@ -43,6 +44,18 @@ def engine(database_url: str) -> Iterator[Engine]:
     engine = open_engine(database_url)
     yield engine
     engine.dispose()
+
+
+@pytest.fixture
+def acting(database_url: str, request: pytest.FixtureRequest) -> Callable[[Role], Engine]:
+    """Engines in the role that is asked for, put away after the test."""
+
+    def open_as(role: Role) -> Engine:
+        engine = open_engine(database_url, role)
+        request.addfinalizer(engine.dispose)
+        return engine
+
+    return open_as
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from sqlalchemy import Engine, text
 from gads_assets.domain.quota import next_reset
 from gads_assets.domain.roles import Role
 from gads_assets.errors import StateStoreError
-from gads_assets.state.connection import open_engine, transaction
+from gads_assets.state.connection import transaction
 from gads_assets.state.operations import OperationsBudget
 from gads_assets_tests.ledgers import NOW
 
@@ -43,16 +43,6 @@ from gads_assets.state.operations import OperationsBudget
 budget = OperationsBudget(open_engine(sys.argv[1], Role.EXTRACTOR), origin="google", allowed=100)
 budget.pause(seconds=float(sys.argv[2]), reason="the API said so")
 """
-
-
-@pytest.fixture
-def acting(database_url: str, request: pytest.FixtureRequest) -> Callable[[Role], Engine]:
-    def open_as(role: Role) -> Engine:
-        engine = open_engine(database_url, role)
-        request.addfinalizer(engine.dispose)
-        return engine
-
-    return open_as
 
 
 @pytest.fixture

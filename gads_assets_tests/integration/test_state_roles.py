@@ -57,16 +57,6 @@ def opened(url: str, role: Role | None = None) -> Iterator[Engine]:
         engine.dispose()
 
 
-@pytest.fixture
-def acting(database_url: str, request: pytest.FixtureRequest) -> Callable[[Role], Engine]:
-    def open_as(role: Role) -> Engine:
-        engine = open_engine(database_url, role)
-        request.addfinalizer(engine.dispose)
-        return engine
-
-    return open_as
-
-
 def held(connection: Connection, role: str) -> set[tuple[str, str]]:
     """What PostgreSQL says that a role may do, asked privilege by privilege."""
     found: set[tuple[str, str]] = set()
