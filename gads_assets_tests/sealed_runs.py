@@ -13,7 +13,8 @@ from gads_assets.domain.keys import CustomerId, PartitionKey, RunId
 from gads_assets.domain.manifest import PayloadFile, RunManifest
 from gads_assets.domain.pointer import Authority
 from gads_assets.domain.verdict import Verdict
-from gads_assets.raw.sink import RawSink, RunFacts
+from gads_assets.raw.sink import RawSink
+from gads_assets.raw.writing import RunFacts
 
 QUERY = "campaign"
 GAQL = (

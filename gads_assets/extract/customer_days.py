@@ -15,7 +15,8 @@ from gads_assets.domain.manifest import RunManifest
 from gads_assets.errors import ExtractionError, PartitionKeyError
 from gads_assets.extract.client import GoogleAdsSource
 from gads_assets.extract.rows import RowEncoder
-from gads_assets.raw.sink import RawSink, RunFacts
+from gads_assets.raw.sink import RawSink
+from gads_assets.raw.writing import RunFacts
 
 _DAY_LENGTH = len("2024-06-01")
 

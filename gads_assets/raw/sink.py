@@ -1,31 +1,23 @@
-"""Writing, sealing and reading back run directories on any filesystem that fsspec knows.
+"""Beginning runs and reading them back, on any filesystem that fsspec knows.
 
 A run exists once its metadata.json exists, and that file is written last. Until then a crash leaves a directory
 that no reader looks into; afterwards nothing in it may change.
 """
 
-import errno
 import hashlib
 import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
-from datetime import date, datetime
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Self, TypeVar, cast
+from typing import IO, Any, TypeVar, cast
 
 from upath import UPath
 
 from gads_assets.domain.keys import PartitionKey, RunId
-from gads_assets.domain.manifest import (
-    ManifestError,
-    PayloadFile,
-    RunManifest,
-    manifest_from_json,
-    manifest_to_json,
-)
+from gads_assets.domain.manifest import ManifestError, RunManifest, manifest_from_json
 from gads_assets.errors import (
     BrokenPayloadError,
     BrokenSealError,
@@ -44,38 +36,16 @@ from gads_assets.raw.storage import (
     on_disk,
     open_to_read,
     remove_unsealed,
-    sync,
     without_login,
-    write_seal,
 )
+from gads_assets.raw.writing import GZIP, HashingFile, RunWriter, cannot_write
 
 _CHUNK = 1 << 20
-_PENDING = 64
-_LONG = 1 << 14
 _READS_AT_ONCE = 16
 _LARGEST_SEAL = 1 << 20
-_GZIP = zlib.MAX_WBITS | 16
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunFacts:
-    """What only the extractor knows about a run; the writer adds the key, the counts and the digests."""
-
-    run_seq: int
-    schema_version: str
-    gaql: str
-    api_version: str
-    api_origin: str
-    account_time_zone: str
-    account_currency: str
-    window_start: date
-    window_end: date
-    extraction_started_at: datetime
-    extraction_finished_at: datetime
-    code_version: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +86,7 @@ class RawSink:
         with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
             return list(pool.map(work, items))
 
-    def begin(self, key: PartitionKey, run_id: RunId) -> "RunWriter":
+    def begin(self, key: PartitionKey, run_id: RunId) -> RunWriter:
         """Opens a new run; raises SealedRunError when that run id was used before, sealed or not."""
         directory = self.root / run_path(key, run_id)
         try:
@@ -129,7 +99,7 @@ class RawSink:
         except OSError as error:
             with suppress(OSError):
                 remove_unsealed(directory)
-            raise _cannot_write(run_id, error) from error
+            raise cannot_write(run_id, error) from error
         return RunWriter(directory, key, run_id, cast("IO[bytes]", payload))
 
     def sealed_runs(self, key: PartitionKey) -> list[RunId]:
@@ -207,7 +177,7 @@ class RawSink:
         for block in self.blocks(manifest):
             yield from map(json.loads, block.splitlines())
 
-    def _compared(self, manifest: RunManifest) -> Iterator["_HashingFile"]:
+    def _compared(self, manifest: RunManifest) -> Iterator[HashingFile]:
         """The payload's files, one after the other; each is read to its end and compared with the seal before the next
         is handed out."""
         key, run_id = manifest.key, manifest.run_id
@@ -219,7 +189,7 @@ class RawSink:
             raise BrokenSealError(f"run {run_id} of {key}: file {name} {what}", run_id=run_id)
         for file in manifest.files:
             with _readable(key, run_id), self._open(key, run_id, file.name) as content:
-                hashed = _HashingFile(content)
+                hashed = HashingFile(content)
                 yield hashed
                 while hashed.read(_CHUNK):
                     pass
@@ -252,145 +222,17 @@ class RawSink:
                 Path(draft.path).unlink(missing_ok=True)
 
 
-class RunWriter:
-    """Writes one run's payload; nothing it wrote counts until `seal` returns.
-
-    A write that failed ends the run: it takes no further row and no seal. Leaving the `with` block without a seal
-    removes what was written.
-    """
-
-    def __init__(self, directory: UPath, key: PartitionKey, run_id: RunId, payload: IO[bytes]) -> None:
-        self._directory = directory
-        self._key = key
-        self._run_id = run_id
-        self._open = True
-        self._sealed = False
-        self.record_count = 0
-        self._file = _HashingFile(payload)
-        # No file name and no time in the header: the same rows give the same bytes.
-        self._gzip = zlib.compressobj(level=1, wbits=_GZIP)
-        self._pending: list[bytes] = []
-
-    def append(self, line: bytes) -> None:
-        """Adds one row, a JSON document without line breaks."""
-        self.extend((line,))
-
-    def extend(self, lines: Iterable[bytes]) -> None:
-        """Adds rows. Few are kept at a time: giving back the memory of many costs more than writing them."""
-        self._require_open()
-        pending = self._pending
-        for line in lines:
-            pending.append(line)
-            if len(pending) >= _PENDING or len(line) >= _LONG:
-                self._compress()
-
-    def _compress(self) -> None:
-        pending = self._pending
-        if not pending:
-            return
-        pending.append(b"")
-        content = b"\n".join(pending)
-        self.record_count += len(pending) - 1
-        pending.clear()
-        try:
-            self._file.write(self._gzip.compress(content))
-        except OSError as error:
-            self._open = False
-            raise _cannot_write(self._run_id, error) from error
-
-    def seal(self, facts: RunFacts) -> RunManifest:
-        """Makes the run exist. Raises SealedRunError the second time, or if somebody else sealed it."""
-        self._require_open()
-        self._open = False
-        try:
-            self._compress()
-            self._file.write(self._gzip.flush())
-            self._file.close()
-            manifest = RunManifest(
-                source=self._key.source,
-                customer_id=self._key.customer_id,
-                query_name=self._key.query_name,
-                logical_date=self._key.logical_date,
-                run_id=self._run_id,
-                record_count=self.record_count,
-                gaql_sha256=hashlib.sha256(facts.gaql.encode()).hexdigest(),
-                files=(PayloadFile(name=PAYLOAD, bytes=self._file.size, sha256=self._file.digest),),
-                **asdict(facts),
-            )
-            write_seal(self._directory, manifest_to_json(manifest))
-        except FileExistsError:
-            raise SealedRunError(f"run {self._run_id} of {self._key} is sealed already", run_id=self._run_id) from None
-        except OSError as error:
-            raise _cannot_write(self._run_id, error) from error
-        self._sealed = True
-        return manifest
-
-    def abandon(self) -> None:
-        """Removes an unsealed run; what cannot be removed stays invisible. A seal that appeared all the same stays."""
-        if self._sealed:
-            return
-        self._open = False
-        with suppress(OSError):
-            self._file.close()
-        with suppress(OSError):
-            remove_unsealed(self._directory)
-
-    def _require_open(self) -> None:
-        if self._sealed:
-            raise SealedRunError(f"run {self._run_id} of {self._key} is sealed", run_id=self._run_id)
-        if not self._open:
-            raise RawSinkError(
-                f"run {self._run_id} of {self._key} ended without a seal; begin another", run_id=self._run_id
-            )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.abandon()
-
-
-class _HashingFile:
-    """Counts and hashes what passes through: sealing reads nothing back, and comparing reads nothing twice."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-        self._hash = hashlib.sha256()
-        self.size = 0
-
-    @property
-    def digest(self) -> str:
-        return self._hash.hexdigest()
-
-    def write(self, data: bytes) -> int:
-        self._hash.update(data)
-        self.size += len(data)
-        return self._file.write(data)
-
-    def read(self, size: int) -> bytes:
-        data = self._file.read(size)
-        self._hash.update(data)
-        self.size += len(data)
-        return data
-
-    def close(self) -> None:
-        if not self._file.closed:
-            self._file.flush()
-            sync(self._file)
-            self._file.close()
-
-
-def _decompressed(file: _HashingFile) -> Iterator[bytes]:
+def _decompressed(file: HashingFile) -> Iterator[bytes]:
     """Nothing but whole gzip members, at least one. Python's own reader also takes no bytes at all, or zeros after the
     last member, at which Spark's stops."""
-    member = zlib.decompressobj(_GZIP)
+    member = zlib.decompressobj(GZIP)
     while chunk := file.read(_CHUNK):
         piece = b""
         while chunk or len(piece) == _CHUNK:
             if member.eof:
                 if not chunk:
                     break
-                member = zlib.decompressobj(_GZIP)
+                member = zlib.decompressobj(GZIP)
             piece = member.decompress(chunk, _CHUNK)
             yield piece
             chunk = member.unused_data if member.eof else member.unconsumed_tail
@@ -436,13 +278,3 @@ def _removable(key: PartitionKey, run_id: RunId) -> Iterator[None]:
             "permissions, then run housekeeping again",
             run_id=run_id,
         ) from error
-
-
-def _cannot_write(run_id: RunId, error: OSError) -> RawSinkError:
-    fix = {
-        errno.ENOSPC: "the disk is full: free space, then run again",
-        errno.EROFS: "the disk is read-only: set GADS_RAW_URI or GADS_HOME to a writable place",
-        errno.EACCES: "not permitted: set GADS_RAW_URI or GADS_HOME to a writable place",
-        errno.ENOENT: "it was removed meanwhile: run again, and give housekeeping a longer grace",
-    }.get(error.errno or 0, "mend the storage, then run again")
-    return RawSinkError(f"run {run_id} cannot be written ({error.strerror or error}); {fix}", run_id=run_id)
