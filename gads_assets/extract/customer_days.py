@@ -3,8 +3,6 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from datetime import date, datetime
-from itertools import groupby
-from operator import itemgetter
 
 from gads_assets.catalog.gaql_query import print_gaql
 from gads_assets.catalog.shapes import day_field, for_days
@@ -76,11 +74,10 @@ def extract_days(
         received = 0
         for batch in source.stream(account.customer_id, gaql, login_customer_id=account.login_customer_id):
             received += len(batch)
-            # The rows of a day mostly come one after the other.
-            for row_day, lines in groupby(rows.lines(batch), key=itemgetter(0)):
+            for row_day, lines in rows.lines(batch):
                 day_text = first if row_day is None else row_day[:_DAY_LENGTH]
                 if day_text in writers:
-                    writers[day_text].extend(line for _, line in lines)
+                    writers[day_text].extend(lines)
                 elif not first < day_text < last:
                     raise _of_another_day(account, days, day_text)
         _require_whole(specification, account, received)

@@ -16,8 +16,23 @@ from gads_assets.errors import CatalogError
 
 _FIELD_MASK: Final = "google.protobuf.FieldMask"
 
+_READ: Final = """
+def read(rows):
+    day, lines = None, []
+    for row in rows:
+        {body}
+        its_day = {day}
+        if its_day != day or len(lines) == 64:
+            if lines:
+                yield day, lines
+            day, lines = its_day, []
+        lines.append(_dumps({{{members}}}))
+    if lines:
+        yield day, lines
+"""
+
 _Convert = Callable[[Any], Any]
-_Read = Callable[[Iterable[Message]], Iterator[tuple[str | None, bytes]]]
+_Read = Callable[[Iterable[Message]], Iterator[tuple[str | None, list[bytes]]]]
 
 
 class RowEncoder:
@@ -31,8 +46,8 @@ class RowEncoder:
         if day_field and not any(column.field == day_field for column in columns):
             raise CatalogError(f"the query does not select {day_field}; add it, rows are split into days by it")
         self.lines: Final = _compiled(tuple(columns), api_version, day_field)
-        """Of rows: what the `day_field` of each holds, as the API wrote it, and its JSON without a line break. A row
-        without a day has an empty one; without a `day_field` it is None."""
+        """Of rows: what the `day_field` of some holds, as the API wrote it, and their JSON without line breaks; a few
+        dozen rows at a time, of one day. Rows without a day have an empty one; without a `day_field` it is None."""
 
 
 @lru_cache(maxsize=64)
@@ -55,7 +70,7 @@ def _compiled(columns: tuple[Column, ...], api_version: str, day_field: str | No
     fields = [column.field for column in columns]
     day = f'value{fields.index(day_field)} or ""' if day_field else "None"
     members = ", ".join(f"{column.name!r}: value{position}" for position, column in enumerate(columns))
-    source = "\n        ".join(["def read(rows):\n    for row in rows:", *body, f"yield {day}, _dumps({{{members}}})"])
+    source = _READ.format(body="\n        ".join(body), day=day, members=members)
     exec(compile(source, f"<columns of {api_version}>", "exec"), names)  # noqa: S102
     read: _Read = names["read"]
     return read

@@ -19,7 +19,6 @@ from gads_assets.raw.storage import remove_unsealed, sync, write_seal
 
 GZIP = zlib.MAX_WBITS | 16
 _PENDING = 64
-_LONG = 1 << 14
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,13 +63,11 @@ class RunWriter:
         self.extend((line,))
 
     def extend(self, lines: Iterable[bytes]) -> None:
-        """Adds rows. Few are kept at a time: giving back the memory of many costs more than writing them."""
+        """Adds rows, a few dozen of which are kept until they are written together."""
         self._require_open()
-        pending = self._pending
-        for line in lines:
-            pending.append(line)
-            if len(pending) >= _PENDING or len(line) >= _LONG:
-                self._compress()
+        self._pending += lines
+        if len(self._pending) >= _PENDING:
+            self._compress()
 
     def _compress(self) -> None:
         pending = self._pending

@@ -435,7 +435,7 @@ def test_more_rows_than_one_batch_arrive_whole_and_in_order(source: GoogleAdsSou
     emulated = next(known for known in ACCOUNTS if known.customer_id == account.customer_id)
     produced = answer(plan_answer(gaql, emulated, "v26"), emulated, ACCOUNTS)
     encoder = RowEncoder(columns_of(parse_gaql(gaql), "v26"), "v26")
-    received = [json.loads(line) for batch in batches for _, line in encoder.lines(batch)]
+    received = [json.loads(line) for batch in batches for _, lines in encoder.lines(batch) for line in lines]
     assert [tuple(row.values()) for row in received] == [values[:3] for values in produced]
 
 

@@ -139,7 +139,7 @@ def test_a_run_with_a_write_that_failed_cannot_be_sealed(sink: RawSink) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, limits[1]))
         try:
             with pytest.raises(RawSinkError, match="cannot be written"):
-                writer.append(incompressible)
+                writer.extend([incompressible] * 64)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         with pytest.raises(RawSinkError, match="ended without a seal"):
