@@ -34,6 +34,10 @@ _PAUSE = text("""
     WHERE p.paused_until < excluded.paused_until
 """)
 
+_LIFT = text("""
+    DELETE FROM api_pause WHERE (origin, token_scope, paused_until) = (:origin, :token_scope, :paused_until)
+""")
+
 _STATUS = text("""
     SELECT clock, p.paused_until, p.reason, coalesce(o.used, 0) AS used
     FROM statement_timestamp() AS clock
@@ -83,6 +87,12 @@ class OperationsBudget:
         """Nobody takes operations for so long, in this process or another; a pause that lasts longer stays."""
         with transaction(self._engine) as connection:
             connection.execute(_PAUSE, {**self._scope, "seconds": min(seconds, _LONGEST_PAUSE), "reason": reason})
+
+    def lift_pause(self, paused_until: datetime) -> bool:
+        """Ends the pause that lasts until then, as `status` showed it; False, and nothing ends, if it is another by
+        now or none. Only the operator may."""
+        with transaction(self._engine) as connection:
+            return connection.execute(_LIFT, {**self._scope, "paused_until": paused_until}).rowcount == 1
 
     def status(self) -> BudgetStatus:
         """By the database's clock."""

@@ -84,7 +84,7 @@ GRANTS: Final[Mapping[Role, Mapping[str, Privileges]]] = {
         "retry_schedule": _privileges("SELECT", "INSERT", "DELETE", update=_SCHEDULE),
         "customer": _privileges("SELECT", "INSERT", update=_ACCOUNT),
         "api_operations": _READ,
-        "api_pause": _READ,
+        "api_pause": _privileges("SELECT", "DELETE"),
     },
 }
 

@@ -1,9 +1,10 @@
 """One PostgreSQL server a test process, and a fresh migrated database for each test that asks."""
 
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from sqlalchemy import Engine
+from sqlalchemy import Engine, text
 
 from gads_assets.domain.roles import Role
 from gads_assets.state.connection import open_engine, parse_database_url
@@ -11,6 +12,7 @@ from gads_assets.state.migration import migrate
 from gads_assets.state.partition_states import StateStore
 from gads_assets.state.server import running_database
 
+_PATIENCE_SECONDS = 120
 _TEMPLATE = "migrated"
 _DATABASE = "test"
 
@@ -74,3 +76,21 @@ def execute(url: str, statement: str) -> None:
             connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
     finally:
         engine.dispose()
+
+
+def waiting_for_locks(engine: Engine, kind: str) -> int:
+    """How many sessions of this database wait for a lock of that kind, as pg_locks names it."""
+    with engine.begin() as connection:
+        waiting = text("""
+            SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid)
+            WHERE NOT granted AND locktype = :kind AND datname = current_database()
+        """)
+        count: int = connection.execute(waiting, {"kind": kind}).scalar_one()
+        return count
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, "what was waited for did not come"
+        time.sleep(0.02)

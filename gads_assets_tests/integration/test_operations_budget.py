@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from gads_assets.domain.roles import Role
 from gads_assets.errors import StateStoreError
 from gads_assets.state.connection import transaction
 from gads_assets.state.operations import OperationsBudget
+from gads_assets_tests.integration.conftest import wait_until, waiting_for_locks
 from gads_assets_tests.ledgers import NOW
 
 PROCESS_SECONDS = 120
@@ -201,7 +203,7 @@ def test_what_can_never_be_taken_is_refused_with_the_fix(budget: OperationsBudge
     assert budget.status().used == 0
 
 
-def gads_quota(database_url: str, home: Path, *options: str, **variables: str) -> str:
+def run_quota(database_url: str, home: Path, *options: str, **variables: str) -> subprocess.CompletedProcess[str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("GADS_", "DAGSTER_", "PG"))}
     return subprocess.run(
         [str(Path(sys.executable).with_name("gads")), "quota", *options],
@@ -210,7 +212,11 @@ def gads_quota(database_url: str, home: Path, *options: str, **variables: str) -
         capture_output=True,
         text=True,
         timeout=PROCESS_SECONDS,
-    ).stdout
+    )
+
+
+def gads_quota(database_url: str, home: Path, *options: str, **variables: str) -> str:
+    return run_quota(database_url, home, *options, **variables).stdout
 
 
 def test_the_command_shows_what_is_used_when_it_starts_anew_and_why_the_api_is_paused(
@@ -237,6 +243,65 @@ def test_the_command_shows_what_is_used_when_it_starts_anew_and_why_the_api_is_p
         "paused_until": paused_until.isoformat(),
         "reason": "the API said so",
     }
+
+
+def test_the_operator_lifts_the_pause_that_was_shown_and_processes_ask_again(
+    acting: Callable[[Role], Engine], budget: OperationsBudget
+) -> None:
+    operator = OperationsBudget(acting(Role.OPERATOR), origin="google", allowed=3)
+    another = OperationsBudget(acting(Role.EXTRACTOR), origin="google", allowed=3, scope="second")
+    for each in (budget, another):
+        each.pause(seconds=3600, reason="an hour")
+    shown = operator.status().paused_until
+    assert shown is not None
+    assert operator.lift_pause(shown)
+    assert budget.take(1, now=NOW) is None
+    assert another.take(1, now=NOW) is not None
+    assert not operator.lift_pause(shown)
+
+
+def test_a_pause_that_took_the_place_of_the_one_shown_is_not_lifted(
+    acting: Callable[[Role], Engine], budget: OperationsBudget
+) -> None:
+    operator = OperationsBudget(acting(Role.OPERATOR), origin="google", allowed=3)
+    budget.pause(seconds=3600, reason="an hour")
+    shown = operator.status().paused_until
+    assert shown is not None
+    with budget._engine.begin() as connection, ThreadPoolExecutor(1) as pool:
+        # The other process's statement, whose transaction is not over when the operator's begins.
+        connection.execute(text("UPDATE api_pause SET paused_until = now() + interval '1 day', reason = 'a day'"))
+        lifted = pool.submit(operator.lift_pause, shown)
+        wait_until(lambda: waiting_for_locks(budget._engine, "transactionid") == 1)
+        connection.commit()
+        assert not lifted.result(timeout=PROCESS_SECONDS)
+    assert budget.status().reason == "a day"
+
+
+@pytest.mark.parametrize("role", [role for role in Role if role is not Role.OPERATOR])
+def test_nobody_but_the_operator_lifts_a_pause(
+    acting: Callable[[Role], Engine], budget: OperationsBudget, role: Role
+) -> None:
+    budget.pause(seconds=3600, reason="an hour")
+    shown = budget.status().paused_until
+    assert shown is not None
+    with pytest.raises(StateStoreError, match="permission denied for table api_pause"):
+        OperationsBudget(acting(role), origin="google", allowed=3).lift_pause(shown)
+    assert budget.status().paused_until == shown
+
+
+def test_the_command_lifts_a_pause_says_which_and_says_when_there_was_none(
+    acting: Callable[[Role], Engine], database_url: str, tmp_path: Path
+) -> None:
+    emulated = OperationsBudget(acting(Role.EXTRACTOR), origin="emulator", allowed=None)
+    emulated.pause(seconds=7200, reason="the API said [so]")
+    paused_until = emulated.status().paused_until
+    lifted = run_quota(database_url, tmp_path, "--resume")
+    assert lifted.stderr == f"lifted the pause until {paused_until:%Y-%m-%d %H:%M:%S} UTC (the API said [so])\n"
+    assert "paused until     -" in lifted.stdout
+    assert emulated.take(1, now=NOW) is None
+    again = run_quota(database_url, tmp_path, "--resume", "--json")
+    assert again.stderr == "nothing was paused\n"
+    assert json.loads(again.stdout)["paused_until"] is None
 
 
 STATE = "('google_ads', '1234567890', 'campaign', '2024-06-01', 'failed', NULL, NULL, NULL, now(), 'bad', 1, 1, NULL)"
