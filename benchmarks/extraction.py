@@ -24,10 +24,10 @@ from gads_assets.catalog.shapes import for_days
 from gads_assets.domain.accounts import Account
 from gads_assets.domain.keys import CustomerId, PartitionKey, RunId
 from gads_assets.domain.roles import Role
-from gads_assets.extract.accounts import discover_accounts
+from gads_assets.extract.accounts import find_accounts
 from gads_assets.extract.client import GoogleAdsSource, connect_to_emulator
 from gads_assets.extract.customer_days import extract_days
-from gads_assets.extract.pacing import Pacer
+from gads_assets.extract.pacing import Pacer, Uncounted
 from gads_assets.extract.partitions import Extractor
 from gads_assets.raw.sink import RawSink
 from gads_assets.state.connection import open_engine
@@ -161,7 +161,9 @@ def _emulator(folder: Path, *options: str) -> Iterator[_Api]:
         source = connect_to_emulator(
             said["endpoint"], Path(said["ca_path"]), api_version=_CATALOG.api_version, login_customer_id=login
         )
-        yield _Api(source=source, accounts=discover_accounts(source, login))
+        pacer = Pacer(budget=Uncounted(), now=lambda: datetime.now(UTC), sleep=time.sleep)
+        found = find_accounts(source, login, pacer=pacer)
+        yield _Api(source=source, accounts=[each.account for each in found if each.is_enabled])
     finally:
         server.terminate()
         server.wait()

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from gads_assets.cli.output import JsonOption, messages, print_json, print_table
-from gads_assets.domain.accounts import Account
-from gads_assets.domain.keys import parse_customer_id
+from gads_assets.domain.accounts import Account, FoundAccount
+from gads_assets.domain.keys import CustomerId, parse_customer_id
 from gads_assets.domain.roles import Role
 from gads_assets.errors import CustomerUnavailableError, PartitionKeyError
 from gads_assets.settings import read_settings
@@ -28,7 +28,8 @@ def sync(
     """Register every enabled account below the manager account, GADS_GOOGLE_ADS_LOGIN, and close what is not any more.
 
     Closed are accounts that were cancelled, suspended or taken out from below the manager. Their history stays, and
-    they are reopened when they are enabled again. Costs one API operation for each manager account.
+    they are reopened when they are enabled again. Costs one API operation for each manager account. While another walk
+    is under way this one waits for it.
 
     Without credentials (GADS_GOOGLE_ADS_CONFIG, a google-ads.yaml) these are the emulator's accounts.
     """
@@ -50,30 +51,40 @@ def add(
     as_json: JsonOption = False,
 ) -> None:
     """Register some of the accounts below the manager account."""
-    from gads_assets.orchestration.customers import found_accounts, register_accounts  # noqa: PLC0415
+    from gads_assets.orchestration.customers import register_found  # noqa: PLC0415
     from gads_assets.orchestration.workplace import Workplace  # noqa: PLC0415
 
     wanted = [parse_customer_id(text) for text in customer_ids]
     with Workplace(read_settings(os.environ)) as here:
-        found = {each.account.customer_id: each for each in found_accounts(here)}
-        unknown = [customer_id for customer_id in wanted if customer_id not in found]
-        if unknown:
-            raise PartitionKeyError(
-                f"customer {', '.join(unknown)} is not a client of manager {here.source.login_customer_id}; "
-                "check the id, or set GADS_GOOGLE_ADS_LOGIN to its manager"
+
+        def choose(found: Sequence[FoundAccount]) -> list[Account]:
+            return _wanted_of(found, wanted, login_customer_id=here.source.login_customer_id)
+
+        registered = register_found(here, choose, now=datetime.now(UTC))
+    accounts, new = registered.accounts, registered.new
+    messages.print(f"{len(new)} accounts registered, {len(accounts) - len(new)} were there already")
+    _show(accounts, as_json)
+
+
+def _wanted_of(
+    found: Sequence[FoundAccount], wanted: Sequence[CustomerId], *, login_customer_id: CustomerId
+) -> list[Account]:
+    known = {each.account.customer_id for each in found}
+    unknown = [customer_id for customer_id in wanted if customer_id not in known]
+    if unknown:
+        raise PartitionKeyError(
+            f"customer {', '.join(unknown)} is not a client of manager {login_customer_id}; "
+            "check the id, or set GADS_GOOGLE_ADS_LOGIN to its manager"
+        )
+    chosen = [each for each in found if each.account.customer_id in wanted]
+    for each in chosen:
+        if not each.is_enabled:
+            raise CustomerUnavailableError(
+                f"customer {each.account.customer_id} is {each.reason}, so its days cannot be asked for; enable it "
+                "there first",
+                customer_id=each.account.customer_id,
             )
-        chosen = [each for customer_id, each in found.items() if customer_id in wanted]
-        for each in chosen:
-            if not each.is_enabled:
-                raise CustomerUnavailableError(
-                    f"customer {each.account.customer_id} is {each.reason}, so its days cannot be asked for; enable it "
-                    "there first",
-                    customer_id=each.account.customer_id,
-                )
-        accounts = [each.account for each in chosen]
-        new = register_accounts(here, accounts, now=datetime.now(UTC))
-        messages.print(f"{len(new)} accounts registered, {len(accounts) - len(new)} were there already")
-        _show(accounts, as_json)
+    return [each.account for each in chosen]
 
 
 @customers_app.command("list")

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from gads_assets.cli.output import JsonOption, messages, print_json, print_table
 from gads_assets.cli.setup import require_spark, require_writable
-from gads_assets.domain.accounts import Account
+from gads_assets.domain.accounts import Account, FoundAccount
 from gads_assets.domain.keys import PartitionKey
 from gads_assets.domain.pointer import Pointer, PointerStatus
 from gads_assets.domain.roles import Role
@@ -75,8 +75,7 @@ def demo(as_json: JsonOption = False) -> None:
 
     The database is brought to this version's schema, a server of one's own (GADS_DATABASE_URL) too.
     """
-    from gads_assets.extract.accounts import discover_accounts  # noqa: PLC0415
-    from gads_assets.orchestration.customers import register_accounts  # noqa: PLC0415
+    from gads_assets.orchestration.customers import register_found  # noqa: PLC0415
     from gads_assets.orchestration.workplace import Workplace  # noqa: PLC0415
     from gads_assets.state.migration import migrate  # noqa: PLC0415
 
@@ -95,9 +94,9 @@ def demo(as_json: JsonOption = False) -> None:
             if settings.database_url:
                 migrate(settings.database_url)
             _ = here.database_url  # first, so that a database that is down is found before anything is written
-            accounts = discover_accounts(here.source, here.source.login_customer_id)
-        with stages.measured("customers", f"Registering {len(accounts)} customers"):
-            register_accounts(here, accounts, now=datetime.now(UTC))
+            _ = here.source
+        with stages.measured("customers", "Registering the customers"):
+            accounts = register_found(here, _enabled, now=datetime.now(UTC)).accounts
         days = closed_days(datetime.now(UTC).date())
         keys = [
             PartitionKey(
@@ -135,6 +134,10 @@ def demo(as_json: JsonOption = False) -> None:
             f"{len(keys) - len(published)} of {len(keys)} partitions were not published{said}; "
             f"Dagster's log is {settings.home / 'logs' / 'demo.log'}, and every reason is on its page: make ui"
         )
+
+
+def _enabled(found: Sequence[FoundAccount]) -> list[Account]:
+    return [each.account for each in found if each.is_enabled]
 
 
 def _require_queries(here: "Workplace") -> None:

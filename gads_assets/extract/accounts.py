@@ -1,12 +1,13 @@
 """Which accounts there are: every manager's own list of its clients."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from gads_assets.domain.accounts import CLOSED_STATUSES, Account, FoundAccount
 from gads_assets.domain.keys import CustomerId, parse_customer_id
 from gads_assets.extract.client import GoogleAdsSource
+from gads_assets.extract.pacing import Pacer
 
 # One level at a time: a row does not say which manager its account belongs to, only how far below the asked one it is.
 _CLIENTS = (
@@ -28,26 +29,16 @@ class Client:
     api_status: str
 
 
-def find_accounts(
-    source: GoogleAdsSource, login_customer_id: CustomerId, *, before_call: Callable[[], None] = lambda: None
-) -> list[FoundAccount]:
-    """The client accounts below the login at any depth, closed ones too; see `walk`.
+def find_accounts(source: GoogleAdsSource, login_customer_id: CustomerId, *, pacer: Pacer) -> list[FoundAccount]:
+    """The client accounts below the login at any depth, closed ones too; see `walk`. All, or an error.
 
-    Costs one API operation for each manager; `before_call` runs before each.
+    Costs one API operation for each manager, and one for each call that has to be made again.
     """
 
-    def clients_of(manager: CustomerId) -> Iterator[Client]:
-        before_call()
-        for batch in source.stream(manager, _CLIENTS, login_customer_id=login_customer_id):
-            for row in batch:
-                yield _client(row.customer_client)  # type: ignore[attr-defined]  # GoogleAdsRow, made at run time
+    def clients_of(manager: CustomerId) -> list[Client]:
+        return pacer.call(manager, lambda: _clients(source, manager, login_customer_id))
 
     return walk(login_customer_id, clients_of, origin=source.origin)
-
-
-def discover_accounts(source: GoogleAdsSource, login_customer_id: CustomerId) -> list[Account]:
-    """The enabled ones of `find_accounts`."""
-    return [each.account for each in find_accounts(source, login_customer_id) if each.is_enabled]
 
 
 def walk(
@@ -79,6 +70,14 @@ def walk(
                 )
                 found[client.customer_id] = FoundAccount(account=account, api_status=client.api_status)
     return [found[customer_id] for customer_id in sorted(found)]
+
+
+def _clients(source: GoogleAdsSource, manager: CustomerId, login_customer_id: CustomerId) -> list[Client]:
+    return [
+        _client(row.customer_client)  # type: ignore[attr-defined]  # GoogleAdsRow, made at run time
+        for batch in source.stream(manager, _CLIENTS, login_customer_id=login_customer_id)
+        for row in batch
+    ]
 
 
 def _client(message: Any) -> Client:

@@ -109,7 +109,7 @@ class Extractor:
         while True:
             customer_id = window[0].customer_id
             # Looked at again after what may have been a long wait.
-            not_asked = order.stopped(customer_id) or self._not_permitted(customer_id) or order.stopped(customer_id)
+            not_asked = order.stopped(customer_id) or self.pacer.permit(customer_id) or order.stopped(customer_id)
             tries, started_at = self._tries(window), self.now()
             sealed, error = ({}, not_asked) if not_asked else self._call(order, tries)
             failed = {key: error for key in window if key not in sealed} if error else {}
@@ -117,17 +117,6 @@ class Extractor:
             calls += 1
             if not_asked or not isinstance(error, ExtractionError) or not self.pacer.wait_after(error, calls=calls):
                 return Extraction(sealed=sealed, failed=failed)
-
-    def _not_permitted(self, customer_id: CustomerId) -> QuotaExhaustedError | None:
-        until = self.pacer.permit()
-        if until is None:
-            return None
-        return QuotaExhaustedError(
-            f"account {customer_id} was not asked: the API's operations are used up until {until:%Y-%m-%d %H:%M:%S} "
-            "UTC; run it after that",
-            customer_id=customer_id,
-            retry_after=max((until - self.now()).total_seconds(), 0.0),
-        )
 
     def _call(self, order: _Order, tries: Sequence[_Try]) -> tuple[dict[PartitionKey, RunManifest], GadsError | None]:
         """What was sealed, and what ended it before all was."""

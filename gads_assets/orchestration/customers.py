@@ -1,18 +1,27 @@
 """Registering customers: once in the state store, with what extraction needs, and once as Dagster partitions."""
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
 
 import dagster as dg
 
 from gads_assets.domain.accounts import Account, FoundAccount, SyncPlan, plan_sync
 from gads_assets.domain.roles import Role
-from gads_assets.errors import QuotaExhaustedError, SettingsError
+from gads_assets.errors import SettingsError
 from gads_assets.orchestration.instance import STORAGE_VARIABLE, dagster_storage_url, write_dagster_home
 from gads_assets.orchestration.partitions import CUSTOMERS
 from gads_assets.orchestration.workplace import Workplace
+
+
+@dataclass(frozen=True, kw_only=True)
+class Registered:
+    """`new` are those of the accounts that could not be launched before."""
+
+    accounts: Sequence[Account]
+    new: Sequence[Account]
 
 
 @contextmanager
@@ -32,24 +41,11 @@ def dagster_instance(here: Workplace) -> Iterator[dg.DagsterInstance]:
             os.environ[STORAGE_VARIABLE] = before
 
 
-def found_accounts(here: Workplace) -> list[FoundAccount]:
+def _found_accounts(here: Workplace) -> list[FoundAccount]:
     """Walks the accounts below the login that settings name, as far as the day's operations allow: all, or none."""
     from gads_assets.extract.accounts import find_accounts  # noqa: PLC0415
 
-    source, budget = here.source, here.operations_as(Role.EXTRACTOR)
-
-    def take_one() -> None:
-        now = datetime.now(UTC)
-        until = budget.take(1, now=now)
-        if until is not None:
-            raise QuotaExhaustedError(
-                f"the API is not asked for accounts before {until:%Y-%m-%d %H:%M} UTC; `gads quota` says why, try "
-                "again after that",
-                customer_id=source.login_customer_id,
-                retry_after=(until - now).total_seconds(),
-            )
-
-    return find_accounts(source, source.login_customer_id, before_call=take_one)
+    return find_accounts(here.source, here.source.login_customer_id, pacer=here.pacer)
 
 
 def sync_accounts(here: Workplace, *, now: datetime, closes_most: bool) -> SyncPlan:
@@ -59,17 +55,38 @@ def sync_accounts(here: Workplace, *, now: datetime, closes_most: bool) -> SyncP
     half of the login's active accounts would be closed is refused, and changes nothing.
     """
     register = here.customers_as(Role.OPERATOR)
-    known = register.customers(with_closed=True)  # first: whoever may not write need not ask the API
-    login = here.source.login_customer_id
-    plan = plan_sync(found_accounts(here), known, origin=here.source.origin, login_customer_id=login, now=now)
-    if plan.closes_most and not closes_most:
-        raise SettingsError(
-            f"GADS_GOOGLE_ADS_LOGIN {login} shows so little that {len(plan.closed)} accounts, most of those that are "
-            "active, would be closed; check the login and its access, or repeat with --yes if they are closed indeed"
-        )
-    register.register_customers(plan.to_write, now=now)
-    _make_launchable(here, plan.accounts)
+    with _registering(here) as require_held:
+        known = register.customers(with_closed=True)
+        login = here.source.login_customer_id
+        plan = plan_sync(_found_accounts(here), known, origin=here.source.origin, login_customer_id=login, now=now)
+        if plan.closes_most and not closes_most:
+            raise SettingsError(
+                f"GADS_GOOGLE_ADS_LOGIN {login} shows so little that {len(plan.closed)} accounts, most of those that "
+                "are active, would be closed; check the login and its access, or repeat with --yes if they are closed "
+                "indeed"
+            )
+        require_held()
+        register.register_customers(plan.to_write, now=now)
+        _make_launchable(here, plan.accounts)
     return plan
+
+
+def register_found(
+    here: Workplace, choose: Callable[[Sequence[FoundAccount]], Sequence[Account]], *, now: datetime
+) -> Registered:
+    """Makes launchable what `choose` takes of all that is found below the login; nothing is closed."""
+    with _registering(here) as require_held:
+        accounts = choose(_found_accounts(here))
+        require_held()
+        return Registered(accounts=accounts, new=register_accounts(here, accounts, now=now))
+
+
+def _registering(here: Workplace) -> AbstractContextManager[Callable[[], None]]:
+    """One walk at a time, to what is written of it: a slow one would overrule what a later one found.
+
+    Asks for the operator's rights before anything else, so that whoever lacks them costs no operation.
+    """
+    return here.records_as(Role.OPERATOR).exclusive("register customers")
 
 
 def register_accounts(here: Workplace, accounts: Sequence[Account], *, now: datetime) -> list[Account]:

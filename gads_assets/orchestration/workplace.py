@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from gads_assets.extract.client import GoogleAdsSource
+    from gads_assets.extract.pacing import Pacer
     from gads_assets.extract.partitions import Extractor
     from gads_assets.validate.recording import Validator
     from gads_assets.warehouse.loading import Loader
@@ -158,15 +159,20 @@ class Workplace:
         )
 
     @cached_property
-    def extractor(self) -> "Extractor":
+    def pacer(self) -> "Pacer":
         from gads_assets.extract.pacing import Pacer  # noqa: PLC0415
+
+        return Pacer(budget=self.operations_as(Role.EXTRACTOR), now=_now, sleep=time.sleep)
+
+    @cached_property
+    def extractor(self) -> "Extractor":
         from gads_assets.extract.partitions import Extractor  # noqa: PLC0415
 
         return Extractor(
             source=self.source,
             sink=self.sink,
             store=self.store_as(Role.EXTRACTOR),
-            pacer=Pacer(budget=self.operations_as(Role.EXTRACTOR), now=_now, sleep=time.sleep),
+            pacer=self.pacer,
             new_run_id=lambda: RunId(str(ULID())),
             now=_now,
         )

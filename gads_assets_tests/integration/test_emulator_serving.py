@@ -27,8 +27,8 @@ from gads_assets.emulator.faults import parse_faults
 from gads_assets.emulator.operations import Operation, read_operations
 from gads_assets.emulator.server import RunningEmulator, serve_emulator
 from gads_assets.errors import CustomerUnavailableError, GadsError, SettingsError, SetupError, TransientApiError
-from gads_assets.extract.accounts import discover_accounts
 from gads_assets.extract.client import GoogleAdsSource, connect_to_emulator, connect_to_google
+from gads_assets_tests.agencies import enabled_accounts
 from gads_assets_tests.google_credentials import (
     EXPIRES_AT_ONCE,
     GRANTED,
@@ -118,7 +118,7 @@ def test_a_proxy_meant_for_the_world_outside_is_not_asked(
 
 def test_callers_at_the_same_time_all_get_their_own_answers(emulator: RunningEmulator) -> None:
     source = connected(emulator)
-    clients = [account.customer_id for account in discover_accounts(source, MANAGER_CUSTOMER_ID)]
+    clients = [account.customer_id for account in enabled_accounts(source)]
 
     def rows(customer: CustomerId) -> tuple[CustomerId, set[int]]:
         gaql = "SELECT customer.id FROM ad_group WHERE segments.date = '2024-06-04'"
@@ -229,7 +229,7 @@ def test_the_command_serves_an_agency_of_any_size(home: Path) -> None:
             facts["endpoint"], Path(facts["ca_path"]), api_version="v26", login_customer_id=login
         )
         enabled = [account for account in made_up_accounts(120) if account.status == "ENABLED" and not account.manager]
-        assert {account.customer_id for account in discover_accounts(source, login)} == {
+        assert {account.customer_id for account in enabled_accounts(source)} == {
             account.customer_id for account in enabled
         }
 

@@ -36,7 +36,6 @@ from gads_assets.errors import (
     QuotaExhaustedError,
     TransientApiError,
 )
-from gads_assets.extract.accounts import discover_accounts
 from gads_assets.extract.client import GoogleAdsSource, connect_to_emulator
 from gads_assets.extract.customer_days import extract_days
 from gads_assets.extract.extraction import Extraction
@@ -47,6 +46,7 @@ from gads_assets.raw.sink import RawSink
 from gads_assets.state.connection import transaction
 from gads_assets.state.operations import OperationsBudget
 from gads_assets.state.partition_states import StateStore
+from gads_assets_tests.agencies import enabled_accounts
 
 CATALOG = load_catalog(None)
 NOW = datetime(2024, 7, 1, 12, tzinfo=UTC)
@@ -83,7 +83,7 @@ def source(emulator: RunningEmulator) -> GoogleAdsSource:
 
 @pytest.fixture(scope="module")
 def accounts(source: GoogleAdsSource) -> dict[str, Account]:
-    return {account.customer_id: account for account in discover_accounts(source, MANAGER_CUSTOMER_ID)}
+    return {account.customer_id: account for account in enabled_accounts(source)}
 
 
 @pytest.fixture

@@ -17,10 +17,10 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from ulid import ULID
 from gads_assets.catalog.loading import load_catalog
-from gads_assets.extract.accounts import discover_accounts
 from gads_assets.extract.client import connect_to_emulator
 from gads_assets.extract.customer_days import extract_days
 from gads_assets.raw.sink import RawSink
+from gads_assets_tests.agencies import enabled_accounts
 
 facts, raw = json.loads(sys.argv[1]), sys.argv[2]
 catalog = load_catalog(None)
@@ -28,7 +28,7 @@ login = facts["login_customer_id"]
 source = connect_to_emulator(
     facts["endpoint"], Path(facts["ca_path"]), api_version=catalog.api_version, login_customer_id=login
 )
-account = discover_accounts(source, login)[0]
+account = enabled_accounts(source)[0]
 [run] = extract_days(
     source=source, sink=RawSink(raw), specification=catalog.query("search_term_view"), account=account,
     days=[date(2024, 6, 4)], run_seq=lambda: 1, new_run_id=lambda: str(ULID()), now=lambda: datetime.now(UTC),

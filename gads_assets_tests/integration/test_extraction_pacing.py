@@ -209,7 +209,7 @@ def test_a_spent_daily_budget_makes_no_call_and_records_until_when(
     extraction = extract(running, keys_of(customers, DAY), budget=spent)
 
     assert (running.operations, len(extraction.sealed), len(extraction.failed)) == (4, 4, 6)
-    assert all("were" in str(error) or "used up until" in str(error) for error in extraction.failed.values())
+    assert all("were" in str(error) or "used up or paused until" in str(error) for error in extraction.failed.values())
     assert sum(moment is not None for _, _, moment in attempts(engine)) == 6
 
 

@@ -9,11 +9,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from gads_assets.catalog.loading import load_catalog
-from gads_assets.extract.accounts import discover_accounts
 from gads_assets.orchestration.code_location import code_location
 from gads_assets.orchestration.customers import dagster_instance, register_accounts
 from gads_assets.orchestration.workplace import Workplace
 from gads_assets.settings import read_settings
+from gads_assets_tests.agencies import enabled_accounts
 from gads_assets_tests.worlds import RAW, VERDICT, SharedSpark, World
 
 
@@ -29,7 +29,7 @@ def make_world(
         monkeypatch.setenv("GADS_EMULATOR_FAULTS", faults)
         here = Workplace(read_settings({"GADS_HOME": str(tmp_path), "GADS_DATABASE_URL": database_url}))
         opened.append(here)
-        register_accounts(here, discover_accounts(here.source, here.source.login_customer_id), now=datetime.now(UTC))
+        register_accounts(here, enabled_accounts(here.source), now=datetime.now(UTC))
         instance = here._open.enter_context(dagster_instance(here))
         alone = [
             dg.define_asset_job("all_checks", selection=dg.AssetSelection.checks_for_assets(RAW)),
