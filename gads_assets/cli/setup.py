@@ -18,6 +18,7 @@ from gads_assets.errors import GadsError, SetupError
 from gads_assets.settings import Settings, read_settings
 from gads_assets.warehouse.java import Java, fetch_jars, find_jars, find_java
 
+_DATABASE = "database"
 _JAVA_PACKAGE = "openjdk-17-jre-headless"
 
 
@@ -117,12 +118,14 @@ LiveOption = Annotated[
 def doctor(as_json: JsonOption = False, live: LiveOption = False) -> None:
     """Check each part that a run needs: ok, or how to mend it. Exits 1 if any is not ok. Starts and changes nothing.
 
-    Only --live without credentials starts something: the emulator, for as long as it is asked.
+    Only --live starts something, for as long as the API is asked: the database, which counts the operations, and
+    without credentials the emulator. With a database that is not ok the API is asked all the same, uncounted.
     """
     settings = read_settings(os.environ)
     findings = [_examine(part, look) for part, look in _parts(settings)]
     if live:
-        findings += _live_findings(settings)
+        is_counted = all(finding.ok for finding in findings if finding.part == _DATABASE)
+        findings += _live_findings(settings, counted=is_counted)
     if as_json:
         print_json([{"part": finding.part, "ok": finding.ok, "detail": finding.detail} for finding in findings])
     else:
@@ -135,14 +138,14 @@ def doctor(as_json: JsonOption = False, live: LiveOption = False) -> None:
         raise typer.Exit(1)
 
 
-def _live_findings(settings: Settings) -> list[Finding]:
+def _live_findings(settings: Settings, *, counted: bool) -> list[Finding]:
     from gads_assets.cli.live import COST, CREDENTIALS, live_parts  # noqa: PLC0415
     from gads_assets.orchestration.workplace import Workplace  # noqa: PLC0415
 
-    messages.print(COST)
+    messages.print(COST if counted else f"{COST}, not counted without the database", soft_wrap=True)
     findings: list[Finding] = []
     with Workplace(settings) as here:
-        for part, look in live_parts(here, datetime.now(UTC).date()):
+        for part, look in live_parts(here, datetime.now(UTC).date(), counted=counted):
             findings.append(_examine(part, look))
             if part == CREDENTIALS and not findings[-1].ok:
                 break
@@ -153,7 +156,7 @@ def _parts(settings: Settings) -> list[tuple[str, Callable[[], str]]]:
     return [
         ("home", lambda: _home(settings)),
         *_spark_parts(settings),
-        ("database", lambda: _database_detail(settings)),
+        (_DATABASE, lambda: _database_detail(settings)),
         ("catalog", lambda: _catalog_detail(settings)),
         ("google ads", lambda: _api_detail(settings)),
     ]
