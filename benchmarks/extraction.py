@@ -30,6 +30,7 @@ from gads_assets.extract.customer_days import extract_days
 from gads_assets.extract.pacing import Pacer, Uncounted
 from gads_assets.extract.partitions import Extractor
 from gads_assets.raw.sink import RawSink
+from gads_assets.settings import read_settings
 from gads_assets.state.connection import open_engine
 from gads_assets.state.migration import migrate
 from gads_assets.state.operations import OperationsBudget
@@ -113,6 +114,7 @@ def measure_customers(folder: Path, *, customers: int = 200, rounds: int = 3) ->
             ),
             new_run_id=lambda: RunId(str(ULID())),
             now=lambda: datetime.now(UTC),
+            calls_at_once=read_settings({}).api_calls_at_once,
         )
         accounts = {account.customer_id: account for account in api.accounts}
 

@@ -18,6 +18,7 @@
 | GADS_GOOGLE_ADS_ENDPOINT      | an emulator per process  | an emulator that runs already: localhost:port             |
 | GADS_GOOGLE_ADS_LOGIN         | the credentials' own     | the manager account under which customers are found;      |
 |                               |                          | the emulator has one, for Google there is no default      |
+| GADS_API_CALLS_AT_ONCE        | 16                       | how many calls a step makes at once, from 1 to 1000       |
 | GADS_API_DEADLINE             | 3600                     | seconds that one call to the API may take                 |
 | GADS_API_SILENCE              | 300                      | seconds in which a call may receive nothing               |
 | GADS_EMULATOR_FAULTS          | none                     | failures for the emulator, as `gads emulator --help` lists|
@@ -42,6 +43,8 @@ _PROJECT = Path(__file__).resolve().parent.parent
 _CONNECT_PORT = 15002  # Spark Connect's own default
 _BASIC_ACCESS = 15_000  # operations a day for a developer token with basic access
 _DIGITS_OF_A_LIMIT = 15
+_CALLS_AT_ONCE = 16
+_MOST_CALLS_AT_ONCE = 1_000  # each has a thread
 _SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,3})?\Z")
 _LIBRARY_PREFIX = "GOOGLE_ADS_"
 _LIBRARY_FILE = "GOOGLE_ADS_CONFIGURATION_FILE_PATH"
@@ -73,6 +76,7 @@ class Settings:
     spark_master: str | None
     spark_jars: Path | None
     api_daily_operations: int | None
+    api_calls_at_once: int
     google_ads_config: Path | None
     google_ads_endpoint: str | None
     google_ads_login: str | None
@@ -164,6 +168,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         spark_master=master,
         spark_jars=path("GADS_SPARK_JARS"),
         api_daily_operations=_daily_operations(value("GADS_API_DAILY_OPERATIONS")),
+        api_calls_at_once=_calls_at_once(value("GADS_API_CALLS_AT_ONCE")),
         google_ads_config=config,
         google_ads_endpoint=value("GADS_GOOGLE_ADS_ENDPOINT"),
         google_ads_login=value("GADS_GOOGLE_ADS_LOGIN"),
@@ -185,6 +190,17 @@ def _daily_operations(text: str | None) -> int | None:
             "no limit"
         )
     return int(text) or None
+
+
+def _calls_at_once(text: str | None) -> int:
+    if text is None:
+        return _CALLS_AT_ONCE
+    if re.fullmatch(r"[0-9]{1,4}", text) and 1 <= int(text) <= _MOST_CALLS_AT_ONCE:
+        return int(text)
+    raise SettingsError(
+        f"GADS_API_CALLS_AT_ONCE {text[:40]!r} is not a number from 1 to {_MOST_CALLS_AT_ONCE}; write it as "
+        f"{_CALLS_AT_ONCE}"
+    )
 
 
 def _value(environment: Mapping[str, str], name: str) -> str | None:

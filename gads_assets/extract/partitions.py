@@ -67,7 +67,7 @@ class Extractor:
     pacer: Pacer
     new_run_id: Callable[[], RunId]
     now: Callable[[], datetime]
-    calls_at_once: int = 16
+    calls_at_once: int
 
     def extract(
         self,

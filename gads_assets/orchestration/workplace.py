@@ -175,6 +175,7 @@ class Workplace:
             pacer=self.pacer,
             new_run_id=lambda: RunId(str(ULID())),
             now=_now,
+            calls_at_once=self.settings.api_calls_at_once,
         )
 
     @cached_property

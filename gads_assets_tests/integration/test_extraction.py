@@ -459,7 +459,13 @@ def extract_partitions(source: GoogleAdsSource, sink: RawSink, store: StateStore
     ) -> Extraction:
         pacer = Pacer(budget=budget, now=lambda: NOW, sleep=time.sleep)
         extractor = Extractor(
-            source=source, sink=sink, store=store, pacer=pacer, new_run_id=new_run_id, now=lambda: NOW
+            source=source,
+            sink=sink,
+            store=store,
+            pacer=pacer,
+            new_run_id=new_run_id,
+            now=lambda: NOW,
+            calls_at_once=8,
         )
         return extractor.extract(
             CATALOG.query("campaign"),

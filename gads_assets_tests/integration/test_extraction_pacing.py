@@ -302,6 +302,7 @@ def test_the_extractors_role_is_enough_for_all_of_it_and_reaches_no_state(
         ),
         new_run_id=lambda: RunId(str(ULID())),
         now=lambda: clock.now,
+        calls_at_once=8,
     )
 
     extraction = extractor.extract(
@@ -343,6 +344,7 @@ def test_a_month_of_a_hundred_accounts_and_twelve_queries_costs_one_operation_a_
             pacer=Pacer(budget=budget, now=lambda: NOW, sleep=time.sleep),
             new_run_id=lambda: RunId(str(ULID())),
             now=lambda: NOW,
+            calls_at_once=8,
         )
         for query in CATALOG.queries.values():
             keys = [

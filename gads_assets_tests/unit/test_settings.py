@@ -64,6 +64,18 @@ def test_a_number_of_operations_that_is_none_is_refused_with_the_fix(text: str) 
         read_settings({"GADS_API_DAILY_OPERATIONS": text})
 
 
+@pytest.mark.parametrize(("text", "calls"), [("", 16), ("1", 1), (" 40 ", 40), ("1000", 1000)])
+def test_a_step_makes_sixteen_calls_at_once_unless_told_otherwise(text: str, calls: int) -> None:
+    assert read_settings({"GADS_API_CALLS_AT_ONCE": text}).api_calls_at_once == calls
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "1001", "00016", "many", "1.5", "\u0661\u0662", "9" * 5000])
+def test_a_number_of_calls_that_no_step_can_make_is_refused_with_the_fix(text: str) -> None:
+    with pytest.raises(SettingsError, match=r"GADS_API_CALLS_AT_ONCE .* from 1 to 1000; write it as 16") as refused:
+        read_settings({"GADS_API_CALLS_AT_ONCE": text})
+    assert len(str(refused.value)) < 200
+
+
 def test_a_role_may_have_a_login_of_its_own_and_the_others_keep_the_common_one() -> None:
     common, own = "postgresql://common@h/d", "postgresql://own@h/d"
     settings = read_settings({"GADS_DATABASE_URL": common, "GADS_DATABASE_URL_VALIDATOR": own})
