@@ -2,6 +2,8 @@
 
 import json
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
@@ -23,6 +25,8 @@ class Operations:
         self._counts: Counter[Operation] = Counter()
         self._path: Path | None = None
         self._lock = Lock()
+        self._under_way = 0
+        self._most_at_once = 0
 
     def record_in(self, path: Path) -> None:
         """From now on each operation is also a line of this file, which begins anew."""
@@ -41,6 +45,23 @@ class Operations:
             if self._path is not None:
                 with self._path.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(operation._asdict()) + "\n")
+
+    @contextmanager
+    def under_way(self) -> Iterator[None]:
+        """For as long as a call is being answered."""
+        with self._lock:
+            self._under_way += 1
+            self._most_at_once = max(self._most_at_once, self._under_way)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._under_way -= 1
+
+    @property
+    def most_at_once(self) -> int:
+        with self._lock:
+            return self._most_at_once
 
     def counts(self) -> Counter[Operation]:
         with self._lock:

@@ -78,6 +78,11 @@ class RunningEmulator:
         """How many operations the API would have charged: one a query, refused ones too, whatever came back."""
         return self.operations_by().total()
 
+    @property
+    def most_calls_at_once(self) -> int:
+        """The highest number of queries that were being answered at the same moment."""
+        return self._service.operations.most_at_once
+
     def operations_by(self) -> Counter[Operation]:
         return self._service.operations.counts()
 
@@ -197,6 +202,12 @@ class _Service(_GenericHandler):
         return None
 
     def _search_stream(
+        self, request: Any, context: grpc.ServicerContext, version: str, messages: ApiMessages
+    ) -> Iterator[bytes]:
+        with self.operations.under_way():
+            yield from self._streamed(request, context, version, messages)
+
+    def _streamed(
         self, request: Any, context: grpc.ServicerContext, version: str, messages: ApiMessages
     ) -> Iterator[bytes]:
         request_id = uuid.uuid4().hex

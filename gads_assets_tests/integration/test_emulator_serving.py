@@ -278,6 +278,7 @@ def test_operations_are_counted_by_customer_and_resource_here_and_for_other_proc
         )
         assert running.operations_by() == expected
         assert running.operations == 31
+        assert 1 <= running.most_calls_at_once <= 4
         assert running.operations_path is not None
         assert read_operations(running.operations_path) == expected
     assert not running.operations_path.exists()
