@@ -13,7 +13,7 @@ from gads_assets.domain.state import AttemptOutcome, PartitionStatus
 from gads_assets.extract.extraction import Extraction
 from gads_assets.orchestration import metadata
 from gads_assets.orchestration.checks import VERDICT
-from gads_assets.orchestration.keys import raw_key, table_key
+from gads_assets.orchestration.keys import api_pool, raw_key, table_key
 from gads_assets.orchestration.partitions import CustomerDays, partition_keys
 from gads_assets.orchestration.resources import WorkplaceResource
 from gads_assets.orchestration.runs import includes_check, partition_failure, readable_failures, root_run_id
@@ -31,6 +31,7 @@ def raw_asset(catalog: Catalog, specification: QuerySpecification, partitions_de
         partitions_def=partitions_def,
         backfill_policy=dg.BackfillPolicy.single_run(),
         io_manager_key="raw_runs",
+        pool=api_pool(catalog),
         group_name=f"{catalog.source}_raw",
         kinds={"python", "json"},
         owners=OWNERS,

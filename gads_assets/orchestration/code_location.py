@@ -7,6 +7,7 @@ from gads_assets.orchestration.assets import raw_asset, table_asset
 from gads_assets.orchestration.checks import validator_checks
 from gads_assets.orchestration.io_managers import PublishedTableIOManager, RawRunIOManager
 from gads_assets.orchestration.partitions import customer_days
+from gads_assets.orchestration.pool import one_process_executor
 from gads_assets.orchestration.resources import SparkResource, WorkplaceResource
 
 
@@ -23,6 +24,5 @@ def code_location(catalog: Catalog, spark: SparkResource) -> dg.Definitions:
             "raw_runs": RawRunIOManager(workplace=workplace),
             "published_tables": PublishedTableIOManager(workplace=workplace),
         },
-        # One process a run: its steps share one Spark session, and a second one would cost more than it brings.
-        executor=dg.in_process_executor,
+        executor=one_process_executor,
     )

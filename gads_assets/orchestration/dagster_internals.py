@@ -1,19 +1,42 @@
 """What this project needs from Dagster and Dagster does not offer in public.
 
-`test_dagster_runs.py` fails when an upgrade changes any of it.
+`test_dagster_runs.py` and `test_api_pool.py` fail when an upgrade changes any of it.
 """
 
-from collections.abc import Mapping, Sequence
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 
 import dagster as dg
 from dagster._core.definitions.asset_checks.asset_check_evaluation import (
     AssetCheckEvaluation,
     AssetCheckEvaluationTargetMaterializationData,
 )
+from dagster._core.errors import raise_execution_interrupts
+from dagster._core.events import EngineEventData
+from dagster._core.execution.api import ExecuteRunWithPlanIterable
+from dagster._core.execution.context.system import PlanExecutionContext, PlanOrchestrationContext
+from dagster._core.execution.context_creation_job import PlanExecutionContextManager
+from dagster._core.execution.plan.execute_plan import inner_plan_execution_iterator
+from dagster._core.execution.plan.instance_concurrency_context import InstanceConcurrencyContext
+from dagster._core.execution.plan.plan import ExecutionPlan
+from dagster._core.execution.retries import RetryMode
 
 from gads_assets.orchestration.partitions import CustomerDays
 
-__all__ = ["AssetCheckEvaluation", "describe_partition", "materialization_targets", "narrow_output"]
+__all__ = [
+    "AssetCheckEvaluation",
+    "PatientExecutor",
+    "describe_partition",
+    "materialization_targets",
+    "narrow_output",
+]
+
+_LONGEST_SLEEP = 1.0
+
+IsPresent = Callable[[str], bool]
+"""Whether the process of the run with this id is still there."""
 
 
 def narrow_output(
@@ -54,3 +77,79 @@ def materialization_targets(
         for key, storage_id in latest.items()
         if storage_id in by_id
     }
+
+
+class PatientExecutor(dg.Executor):
+    """Runs steps in this process as Dagster's own executor does, but for the wait for a place in a pool.
+
+    Dagster's takes a whole core to wait, hears no signal meanwhile, and waits for ever if the run in the place was
+    killed. This one looks once a second, can be interrupted, and frees places of runs that are gone. `join` makes this
+    run present to others for a block, and says who else is.
+    """
+
+    def __init__(self, *, join: Callable[[str], AbstractContextManager[IsPresent]]) -> None:
+        self._join = join
+
+    @property
+    def retries(self) -> RetryMode:
+        return RetryMode.ENABLED
+
+    def execute(
+        self, plan_context: PlanOrchestrationContext, execution_plan: ExecutionPlan
+    ) -> Iterator[dg.DagsterEvent]:
+        yield dg.DagsterEvent.engine_event(
+            plan_context,
+            f"Executing steps in process (pid: {os.getpid()})",
+            event_specific_data=EngineEventData.in_process(os.getpid(), execution_plan.step_keys_to_execute),
+        )
+        yield from ExecuteRunWithPlanIterable(
+            execution_plan=execution_plan,
+            iterator=self._steps,
+            execution_context_manager=PlanExecutionContextManager(
+                job=plan_context.job,
+                retry_mode=plan_context.retry_mode,
+                execution_plan=execution_plan,
+                run_config=plan_context.run_config,
+                dagster_run=plan_context.dagster_run,
+                instance=plan_context.instance,
+                raise_on_error=plan_context.raise_on_error,
+                output_capture=plan_context.output_capture,
+            ),
+        )
+
+    def _steps(self, job_context: PlanExecutionContext, execution_plan: ExecutionPlan) -> Iterator[dg.DagsterEvent]:
+        run = job_context.dagster_run
+        with ExitStack() as joined:
+            pooled = any(step.pool for step in execution_plan.get_steps_to_execute_in_topo_order())
+            is_present = joined.enter_context(self._join(run.run_id)) if pooled else _anybody
+            claims = joined.enter_context(_Claims(job_context.instance, run, is_present))
+            yield from inner_plan_execution_iterator(job_context, execution_plan, claims)
+
+
+class _Claims(InstanceConcurrencyContext):
+    def __init__(self, instance: dg.DagsterInstance, run: dg.DagsterRun, is_present: IsPresent) -> None:
+        super().__init__(instance, run)
+        self._is_present = is_present
+
+    def claim(self, concurrency_key: str, step_key: str, step_priority: int = 0) -> bool:
+        with raise_execution_interrupts():  # held back otherwise until a step runs
+            self._free_places_of_the_gone(concurrency_key)
+        return super().claim(concurrency_key, step_key, step_priority)
+
+    def interval_to_next_pending_claim_check(self) -> float:
+        now = time.time()
+        waits = [ready_at - now for ready_at in self._pending_timeouts.values()]
+        return min(max(min(waits, default=0.0), 0.0), _LONGEST_SLEEP)
+
+    def _free_places_of_the_gone(self, pool: str) -> None:
+        """Those that wait for a place too: it would be given to them."""
+        storage = self._instance.event_log_storage
+        info = storage.get_concurrency_info(pool)
+        runs = {slot.run_id for slot in info.claimed_slots} | {step.run_id for step in info.pending_steps}
+        for run_id in runs - {self._run_id}:
+            if not self._is_present(run_id):
+                storage.free_concurrency_slots_for_run(run_id)
+
+
+def _anybody(_: str) -> bool:
+    return True

@@ -28,9 +28,17 @@ run_coordinator:
   class: QueuedRunCoordinator
   config:
     max_user_code_failure_retries: 2
+    # A run that must wait for its pool is launched, and waits there: it is the runs that see which others were killed.
+    block_op_concurrency_limited_runs:
+      enabled: false
 concurrency:
   runs:
     max_concurrent_runs: 2
+  # One step at a time extracts, of all runs together; it makes GADS_API_CALLS_AT_ONCE calls at once. For more:
+  # dagster instance concurrency set google_ads_api 2
+  pools:
+    granularity: op
+    default_limit: 1
 
 # Without it a killed run process would stay "started" for ever, and keep its place in the queue.
 run_monitoring:
@@ -38,6 +46,7 @@ run_monitoring:
   start_timeout_seconds: 300
   cancel_timeout_seconds: 120
   poll_interval_seconds: 60
+  free_slots_after_run_end_seconds: 300
 
 telemetry:
   enabled: false

@@ -1,4 +1,4 @@
-"""What the assets of a query are called."""
+"""What the assets of a query are called, and the pool that they share."""
 
 import dagster as dg
 
@@ -11,3 +11,8 @@ def raw_key(catalog: Catalog, query_name: str) -> dg.AssetKey:
 
 def table_key(catalog: Catalog, query_name: str) -> dg.AssetKey:
     return dg.AssetKey([catalog.source, query_name])
+
+
+def api_pool(catalog: Catalog) -> str:
+    """Whoever extracts from the source has a place in it; how many there are is how many steps extract at once."""
+    return f"{catalog.source}_api"

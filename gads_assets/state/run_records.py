@@ -43,6 +43,8 @@ _LOCK = text("SELECT pg_backend_pid() FROM pg_advisory_lock(hashtextextended(:sc
 
 _HOLDER = text("SELECT pg_backend_pid()")
 
+_FREE = text("SELECT pg_try_advisory_xact_lock(hashtextextended(:scope, 0))")
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunExtraction:
@@ -122,3 +124,8 @@ class RunRecords:
                 )
 
             yield require_held
+
+    def is_held(self, scope: str) -> bool:
+        """Whether a living process holds this scope at the moment, this one included."""
+        with transaction(self._engine) as connection:
+            return not connection.execute(_FREE, {"scope": scope}).scalar_one()

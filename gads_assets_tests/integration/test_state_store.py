@@ -358,6 +358,16 @@ def test_a_scope_is_held_by_one_at_a_time_and_let_go_at_the_end(engine: Engine) 
     assert order == ["first", "second"]
 
 
+def test_whether_a_scope_is_held_can_be_asked_without_waiting_and_without_taking_it(engine: Engine) -> None:
+    records = RunRecords(engine)
+    with records.exclusive("publish"):
+        assert records.is_held("publish")
+        assert not records.is_held("another")
+        with records.exclusive("another"):
+            assert records.is_held("another")
+    assert not records.is_held("publish")
+
+
 def test_whoever_lost_a_scope_with_the_connection_is_told_before_it_does_harm(engine: Engine) -> None:
     records = RunRecords(engine)
     with records.exclusive("publish") as require_held:

@@ -1,0 +1,41 @@
+"""Who is extracting: a run that holds a place in a pool is known to be there, and one that was killed to be gone."""
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import dagster as dg
+
+from gads_assets.domain.roles import Role
+from gads_assets.errors import GadsError
+from gads_assets.orchestration.dagster_internals import IsPresent, PatientExecutor
+from gads_assets.orchestration.workplace import Workplace
+from gads_assets.settings import read_settings
+
+
+@dg.executor(name="in_process")
+def one_process_executor(_: dg.InitExecutorContext) -> dg.Executor:
+    """One process a run: its steps share one Spark session, and a second one would cost more than it brings."""
+    return PatientExecutor(join=join)
+
+
+@contextmanager
+def join(run_id: str) -> Iterator[IsPresent]:
+    """Makes the run present as long as this process lives and the block lasts: a lock of its database session.
+
+    If the database does not let it, the block runs all the same and nobody passes for gone: extraction needs the same
+    rights, and says in one line what is wrong with them.
+    """
+    with ExitStack() as held:
+        try:
+            here = held.enter_context(Workplace(read_settings(os.environ), outlived_by_database=True))
+            records = here.records_as(Role.EXTRACTOR)
+            held.enter_context(records.exclusive(_scope(run_id)))
+        except GadsError:
+            yield lambda _: True
+        else:
+            yield lambda other: records.is_held(_scope(other))
+
+
+def _scope(run_id: str) -> str:
+    return f"extract in run {run_id}"
