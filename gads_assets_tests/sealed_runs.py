@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 from ulid import ULID
 
 from gads_assets.catalog.gaql import parse_gaql
-from gads_assets.catalog.specification import Catalog, Column, QuerySchema, QuerySpecification
+from gads_assets.catalog.specification import Catalog, Column, QuerySchema, QuerySpecification, Terms
 from gads_assets.domain.keys import CustomerId, PartitionKey, RunId
 from gads_assets.domain.manifest import PayloadFile, RunManifest
 from gads_assets.domain.pointer import Authority
@@ -54,7 +54,13 @@ MANIFEST = RunManifest(
 
 
 def schema(version: str = "1", columns: Sequence[Column] = COLUMNS) -> QuerySchema:
-    return QuerySchema(query_name=QUERY, version=version, columns=tuple(columns), natural_key=("campaign_id",))
+    return QuerySchema(
+        query_name=QUERY,
+        version=version,
+        columns=tuple(columns),
+        natural_key=("campaign_id",),
+        terms=Terms(resource="campaign"),
+    )
 
 
 def catalog(current: QuerySchema | None = None, *older: QuerySchema) -> Catalog:

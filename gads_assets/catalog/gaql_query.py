@@ -161,9 +161,12 @@ def print_gaql(query: GaqlQuery) -> str:
     if query.limit is not None:
         clauses.append(f"LIMIT {query.limit}")
     if query.parameters:
-        settings = (f"{parameter.name}={parameter.value.source}" for parameter in query.parameters)
-        clauses.append("PARAMETERS " + ", ".join(settings))
+        clauses.append("PARAMETERS " + ", ".join(map(print_parameter, query.parameters)))
     return " ".join(clauses)
+
+
+def print_parameter(parameter: Parameter) -> str:
+    return f"{parameter.name}={parameter.value.source}"
 
 
 def print_condition(condition: Condition) -> str:

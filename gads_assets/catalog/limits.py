@@ -16,13 +16,17 @@ _LONGEST_HISTORY_DAYS: Final = 90
 _WIDEST_SHARE: Final = 1000.0
 
 
-def read_limits(entry: Entry, query_name: str, gaql: GaqlQuery) -> Limits:
-    entries = entry.mapping(known=(), optional=("never_above", "volume", "spend"))
+def read_limits(entry: Entry, query_name: str) -> Limits:
+    entries = _parts(entry)
     return Limits(
-        never_above=_never_above(entries["never_above"], gaql) if "never_above" in entries else (),
         volume=_volume(entries["volume"]) if "volume" in entries else None,
         spend=_spend(entries["spend"], query_name) if "spend" in entries else None,
     )
+
+
+def read_never_above(entry: Entry, gaql: GaqlQuery) -> tuple[tuple[str, str], ...]:
+    entries = _parts(entry)
+    return _never_above(entries["never_above"], gaql) if "never_above" in entries else ()
 
 
 def require_comparable_spend(queries: Mapping[str, tuple[Entry, GaqlQuery, Limits]]) -> None:
@@ -43,6 +47,10 @@ def require_comparable_spend(queries: Mapping[str, tuple[Entry, GaqlQuery, Limit
                 raise place.problem(
                     f"compares spend, and {name} does not select {COST_FIELD}; add it, or drop the limit"
                 )
+
+
+def _parts(entry: Entry) -> dict[str, Entry]:
+    return entry.mapping(known=(), optional=("never_above", "volume", "spend"))
 
 
 def _never_above(entry: Entry, gaql: GaqlQuery) -> tuple[tuple[str, str], ...]:

@@ -13,9 +13,9 @@ from typing import Final
 
 from gads_assets.catalog.fields import column_name, require_distinct_columns
 from gads_assets.catalog.gaql import GaqlQuery
-from gads_assets.catalog.gaql_query import print_condition
+from gads_assets.catalog.gaql_query import print_condition, print_parameter
 from gads_assets.catalog.gaql_tokens import shortened
-from gads_assets.catalog.limits import read_limits, require_comparable_spend
+from gads_assets.catalog.limits import read_limits, read_never_above, require_comparable_spend
 from gads_assets.catalog.schema_store import QUERY_NAME, SCHEMA_VERSION, read_stored_schemas, schemas_beside
 from gads_assets.catalog.shapes import Shape, day_field, days_back, require_change_limit, shape_of
 from gads_assets.catalog.specification import (
@@ -55,6 +55,7 @@ class QueryDraft:
     natural_key: tuple[str, ...]
     start_date: date
     settling_delay: timedelta
+    never_above: tuple[tuple[str, str], ...]
     limits: Limits
     restatement: Restatement | None
     max_attempts: int
@@ -128,7 +129,8 @@ def _query_draft(name: str, entry: Entry) -> QueryDraft:
         settling_delay=timedelta(
             hours=entries["settling_delay_hours"].whole_number(lowest=0, highest=_LONGEST_SETTLING_HOURS)
         ),
-        limits=read_limits(entries["limits"], name, gaql) if "limits" in entries else Limits(),
+        never_above=read_never_above(entries["limits"], gaql) if "limits" in entries else (),
+        limits=read_limits(entries["limits"], name) if "limits" in entries else Limits(),
         restatement=_restatement(entries["restatement"], gaql) if "restatement" in entries else None,
         max_attempts=(
             entries["max_attempts"].whole_number(lowest=1, highest=_MOST_ATTEMPTS)
@@ -242,9 +244,8 @@ def schema_difference(draft: QueryDraft, schema: QuerySchema) -> str:
         _set_difference("columns", set(ours), set(stored)),
         _set_difference("fields", {ours[name] for name in shared}, {stored[name] for name in shared}),
         _set_difference("natural key", set(draft.natural_key), set(schema.natural_key)),
+        *_terms_difference(terms_of(draft), schema.terms),
     ]
-    if schema.terms:
-        parts += _terms_difference(terms_of(draft), schema.terms)
     return "; ".join(filter(None, parts))
 
 
@@ -252,7 +253,8 @@ def terms_of(draft: QueryDraft) -> Terms:
     return Terms(
         resource=draft.gaql.resource,
         conditions=tuple(map(print_condition, draft.gaql.conditions)),
-        never_above=draft.limits.never_above,
+        parameters=tuple(map(print_parameter, draft.gaql.parameters)),
+        never_above=draft.never_above,
     )
 
 
@@ -260,6 +262,7 @@ def _terms_difference(ours: Terms, stored: Terms) -> list[str]:
     return [
         _set_difference("FROM", {ours.resource}, {stored.resource}),
         _set_difference("WHERE", set(ours.conditions), set(stored.conditions), show=shortened),
+        _set_difference("PARAMETERS", set(ours.parameters), set(stored.parameters), show=shortened),
         _set_difference(
             "never_above",
             {f"{name}:{limit}" for name, limit in ours.never_above},

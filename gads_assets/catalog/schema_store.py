@@ -7,7 +7,7 @@ are only ever added.
 import json
 import os
 import re
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Final
@@ -47,18 +47,16 @@ def read_stored_schemas(directory: Path) -> Mapping[tuple[str, str], QuerySchema
 def store_schema(directory: Path, schema: QuerySchema) -> Path:
     """Creates the version's file, complete or not at all; refuses to replace one."""
     target = directory / schema.query_name / f"{schema.version}.json"
-    document: dict[str, object] = {
+    document = {
         "query": schema.query_name,
         "version": schema.version,
         "natural_key": schema.natural_key,
         "columns": [asdict(column) for column in schema.columns],
+        "resource": schema.terms.resource,
+        "conditions": schema.terms.conditions,
+        "parameters": schema.terms.parameters,
+        "rules": {"never_above": dict(schema.terms.never_above)},
     }
-    if schema.terms:
-        document |= {
-            "resource": schema.terms.resource,
-            "conditions": schema.terms.conditions,
-            "rules": {"never_above": dict(schema.terms.never_above)},
-        }
     part = target.with_name(f".{target.name}.{uuid4().hex}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -97,17 +95,17 @@ def _read_schema(path: Path) -> QuerySchema:
 
 def _schema_from(document: object) -> QuerySchema:
     members = _members(
-        document, {"query", "version", "natural_key", "columns"}, together={"resource", "conditions", "rules"}
+        document, {"query", "version", "natural_key", "columns", "resource", "conditions", "parameters", "rules"}
     )
     columns = tuple(map(_column_from, _items(members, "columns")))
     names = [column.name for column in columns]
     natural_key = tuple(map(str, _items(members, "natural_key")))
-    terms = _terms_from(members) if "rules" in members else None
+    terms = _terms_from(members)
     if len(set(names)) != len(names):
         raise ValueError("columns repeat a name")
     if not set(natural_key) <= set(names):
         raise ValueError("natural_key is not among the columns")
-    if terms and not {name for pair in terms.never_above for name in pair} <= set(names):
+    if not {name for pair in terms.never_above for name in pair} <= set(names):
         raise ValueError("never_above is not among the columns")
     return QuerySchema(
         query_name=_matching(members, "query", QUERY_NAME),
@@ -123,6 +121,7 @@ def _terms_from(members: dict[str, object]) -> Terms:
     return Terms(
         resource=_matching(members, "resource", _RESOURCE),
         conditions=_texts(members["conditions"]),
+        parameters=_texts(members["parameters"]),
         never_above=_pairs(rules["never_above"]),
     )
 
@@ -135,10 +134,9 @@ def _column_from(item: object) -> Column:
     return Column(name=column_name(field), field=field, type=_matching(members, "type", _TYPE))
 
 
-def _members(value: object, names: set[str], *, together: Set[str] = frozenset()) -> dict[str, object]:
-    """`together`: these too, or none of them."""
-    if not isinstance(value, dict) or value.keys() not in (names, names | together):
-        raise ValueError(f"expected an object with {', '.join(sorted(names | together))}")
+def _members(value: object, names: set[str]) -> dict[str, object]:
+    if not isinstance(value, dict) or value.keys() != names:
+        raise ValueError(f"expected an object with {', '.join(sorted(names))}")
     return value
 
 

@@ -1,7 +1,7 @@
 """What the catalog says about each query, as values."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Final
 
@@ -32,13 +32,15 @@ class Column:
 class Terms:
     """What decides, beside the columns, which rows a version holds and which it refuses.
 
-    `conditions` are those of the query's WHERE, as printed. `never_above` pairs columns: in no row may the first exceed
-    the second, or the run is rejected.
+    `conditions` are those of the query's WHERE and `parameters` its PARAMETERS, as printed. `never_above` pairs
+    columns: in no row may the first exceed the second, or the run is rejected. ORDER BY and LIMIT are no terms: a run
+    as long as its LIMIT is never sealed, so they decide no row.
     """
 
     resource: str
-    conditions: tuple[str, ...]
-    never_above: tuple[tuple[str, str], ...]
+    conditions: tuple[str, ...] = ()
+    parameters: tuple[str, ...] = ()
+    never_above: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,14 +48,13 @@ class QuerySchema:
     """A schema version, whole: runs are judged and read by the version they were extracted under, for ever.
 
     `natural_key` names columns (`campaign_id`, not `campaign.id`): together unique, none null, within a partition.
-    `terms` is None for a version that was stored before terms were.
     """
 
     query_name: str
     version: str
     columns: tuple[Column, ...]
     natural_key: tuple[str, ...]
-    terms: Terms | None = None
+    terms: Terms
 
     @property
     def ddl(self) -> str:
@@ -100,12 +101,8 @@ class QuerySchema:
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What the catalog asks of a query's rows beyond their columns and key.
+    """What is worth a warning. What rejects a run is in the Terms of its version."""
 
-    `never_above` is as in Terms, and a run of a version with terms is judged by those instead. The policies warn.
-    """
-
-    never_above: tuple[tuple[str, str], ...] = ()
     volume: VolumePolicy | None = None
     spend: SpendPolicy | None = None
 
@@ -166,15 +163,10 @@ class Catalog:
         """How many days back a query's rows are compared."""
         return {name: query.limits.volume.days for name, query in self.queries.items() if query.limits.volume}
 
-    def limits(self, query_name: str, version: str) -> Limits:
-        """The version's own hard rules where it has them, else the query's; the policies are always the query's.
-
-        A query that is gone has no policies: its older runs are judged by their versions alone.
-        """
+    def limits(self, query_name: str) -> Limits:
+        """None for a query that is gone: its older runs are judged by their versions alone."""
         query = self.queries.get(query_name)
-        limits = query.limits if query else Limits()
-        terms = self.schema(query_name, version).terms
-        return replace(limits, never_above=terms.never_above) if terms else limits
+        return query.limits if query else Limits()
 
     def query(self, name: str) -> QuerySpecification:
         try:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from gads_assets.catalog.specification import Limits, QuerySchema
+from gads_assets.catalog.specification import QuerySchema
 from gads_assets.domain.verdict import Rule
 from gads_assets.raw.frames import CUSTOMER, DAY, LINE, MALFORMED
 
@@ -21,7 +21,7 @@ class RowCondition:
     what: str
 
 
-def row_conditions(schema: QuerySchema, limits: Limits) -> list[RowCondition]:
+def row_conditions(schema: QuerySchema) -> list[RowCondition]:
     """What can be told from a row's columns alone."""
     return [
         RowCondition(
@@ -36,7 +36,7 @@ def row_conditions(schema: QuerySchema, limits: Limits) -> list[RowCondition]:
             condition=" OR ".join(f"`{name}` IS NULL" for name in schema.natural_key),
             what=f"without a natural key ({', '.join(schema.natural_key)})",
         ),
-        *_bounds(schema, limits),
+        *_bounds(schema),
     ]
 
 
@@ -85,7 +85,7 @@ def _of_day(schema: QuerySchema, condition: str, *, what: str) -> list[RowCondit
     return [RowCondition(rule=Rule.DAY, condition=condition.format(day), what=what)] if day else []
 
 
-def _bounds(schema: QuerySchema, limits: Limits) -> list[RowCondition]:
+def _bounds(schema: QuerySchema) -> list[RowCondition]:
     metrics = {
         column.name: column.type
         for column in schema.columns
@@ -109,7 +109,7 @@ def _bounds(schema: QuerySchema, limits: Limits) -> list[RowCondition]:
             condition=f"coalesce(`{name}` > `{limit}`, false)",
             what=f"with more {name} than {limit}",
         )
-        for name, limit in limits.never_above
+        for name, limit in schema.terms.never_above
         if {name, limit} <= metrics.keys()
     ]
     return [*(conditions if metrics else ()), *pairs]

@@ -5,19 +5,17 @@ from itertools import groupby
 
 from pyspark.sql import DataFrame, SparkSession
 
-from gads_assets.catalog.specification import Limits, QuerySchema
+from gads_assets.catalog.specification import QuerySchema
 from gads_assets.domain.keys import RunId
 from gads_assets.domain.verdict import SAMPLE_CHARACTERS, SAMPLES_PER_RULE, RowFault, Rule
 from gads_assets.raw.frames import LINE, RUN, sealed_lines
 from gads_assets.validate.conditions import RowCondition, line_conditions, place_conditions, row_conditions
 
 
-def examine_runs(
-    spark: SparkSession, uris: Sequence[str], schema: QuerySchema, limits: Limits
-) -> dict[RunId, tuple[RowFault, ...]]:
+def examine_runs(spark: SparkSession, uris: Sequence[str], schema: QuerySchema) -> dict[RunId, tuple[RowFault, ...]]:
     """By run; one that breaks no rule is not among them. A row that does not fit the schema breaks no other rule:
     whatever else is wrong with it follows from that."""
-    conditions = [*line_conditions(schema), *row_conditions(schema, limits), *place_conditions(schema)]
+    conditions = [*line_conditions(schema), *row_conditions(schema), *place_conditions(schema)]
     repeated = RowCondition(rule=Rule.NATURAL_KEY, condition="_repetition > 1", what="with the natural key of another")
     unfit = [condition for condition in conditions if condition.rule is Rule.SCHEMA]
     others = [condition for condition in conditions if condition.rule is not Rule.SCHEMA]

@@ -91,7 +91,7 @@ def judge_runs(
         def verified() -> dict[PartitionKey, _Intact | JudgedRun | UnreadableRunError]:
             return dict(zip(sealed, verifying.result(), strict=True))
 
-        measured = _measure(session, sink, catalog, sealed, verified)
+        measured = _measure(session, sink, sealed, verified)
         results = {**read, **verified()}
     neighbours = _neighbours(catalog, measured, surroundings)
     judged: dict[PartitionKey, JudgedRun] = {}
@@ -149,7 +149,6 @@ def _unread(key: PartitionKey, rule: Rule, error: GadsError) -> Verdict:
 def _measure(
     session: Callable[[], SparkSession],
     sink: RawSink,
-    catalog: Catalog,
     sealed: Mapping[PartitionKey, _Sealed],
     verified: Callable[[], Mapping[PartitionKey, object]],
 ) -> dict[PartitionKey, RunMeasurement]:
@@ -165,7 +164,7 @@ def _measure(
                 if isinstance(checked := found[run.key], _Intact)
             }
 
-        batch = Batch(schema=schema, limits=catalog.limits(schema.query_name, schema.version), runs=runs, intact=intact)
+        batch = Batch(schema=schema, runs=runs, intact=intact)
         answers = measure_runs(session(), sink, batch)
         measured.update({runs[run_id].key: answer for run_id, answer in answers.items()})
     return measured
@@ -186,7 +185,6 @@ def _neighbours(
 
 def _verdict(catalog: Catalog, found: _Sealed, measured: RunMeasurement, neighbours: Neighbours) -> Verdict:
     key = found.manifest.key
-    limits = catalog.limits(key.query_name, found.schema.version)
-    volume = volume_finding(measured.content.rows, neighbours, limits.volume)
+    volume = volume_finding(measured.content.rows, neighbours, catalog.limits(key.query_name).volume)
     spend = spend_finding(key.query_name, measured.spend, neighbours, catalog.spend_policies)
     return judge(found.manifest, measured, day_ended_at=found.day_ended_at, warnings=(volume, spend))

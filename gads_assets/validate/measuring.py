@@ -8,7 +8,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it has no
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from gads_assets.catalog.specification import Limits, QuerySchema
+from gads_assets.catalog.specification import QuerySchema
 from gads_assets.domain.keys import RunId
 from gads_assets.domain.manifest import RunManifest
 from gads_assets.domain.verdict import RowFault, Rule, RunMeasurement
@@ -27,7 +27,6 @@ class Batch:
     run that is as sealed, what is wrong with how its rows are written."""
 
     schema: QuerySchema
-    limits: Limits
     runs: Mapping[RunId, RunManifest]
     intact: Callable[[], Mapping[RunId, RowFault | None]]
 
@@ -45,7 +44,7 @@ def measure_runs(spark: SparkSession, sink: RawSink, batch: Batch) -> dict[RunId
     found = {run_id: screened.get(run_id, without_rows) for run_id in intact}
     suspects = [run_id for run_id, screening in found.items() if screening.suspect or intact[run_id]]
     uris = _uris(sink, (batch.runs[run_id] for run_id in suspects))
-    faults = examine_runs(spark, uris, batch.schema, batch.limits) if suspects else {}
+    faults = examine_runs(spark, uris, batch.schema) if suspects else {}
     return {
         run_id: RunMeasurement(
             content=screening.content,
@@ -71,7 +70,7 @@ def _screen(
     screened: dict[RunId, Screening] = {}
     for group in _by_size(runs.values()):
         rows = sealed_rows(spark, _uris(sink, group), batch.schema, strict=strict)
-        screened |= screen_runs(rows, batch.schema, batch.limits, runs)
+        screened |= screen_runs(rows, batch.schema, runs)
     return screened
 
 

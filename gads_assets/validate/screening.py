@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program gives it
 
 from gads_assets.catalog.limits import COST_FIELD
-from gads_assets.catalog.specification import Limits, QuerySchema
+from gads_assets.catalog.specification import QuerySchema
 from gads_assets.domain.content import ContentDigest, digest_aggregates, digest_from_aggregates, row_hashes
 from gads_assets.domain.keys import RunId
 from gads_assets.domain.manifest import RunManifest
@@ -31,11 +31,9 @@ class Screening:
     suspect: bool
 
 
-def screen_runs(
-    rows: DataFrame, schema: QuerySchema, limits: Limits, runs: Mapping[RunId, RunManifest]
-) -> dict[RunId, Screening]:
+def screen_runs(rows: DataFrame, schema: QuerySchema, runs: Mapping[RunId, RunManifest]) -> dict[RunId, Screening]:
     """By run, of those to which the sealed rows belong; one without rows is not among them."""
-    suspicious = " OR ".join(each.condition for each in row_conditions(schema, limits))
+    suspicious = " OR ".join(each.condition for each in row_conditions(schema))
     first, second = row_hashes(key=(CUSTOMER, DAY), columns=[column.name for column in schema.report_columns])
     costs = _costs(schema)
     # A run's name takes longer to cut out of each row's path than its rows take to hash.

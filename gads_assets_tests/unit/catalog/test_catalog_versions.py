@@ -23,6 +23,7 @@ queries:
       SELECT customer.id, segments.date, campaign.id, metrics.clicks, metrics.impressions, metrics.interactions
       FROM campaign
       WHERE campaign.status = 'ENABLED' AND campaign.name LIKE '%東京%'
+      PARAMETERS include_drafts=true
     schema_version: "1"
     natural_key: [customer.id, segments.date, campaign.id]
     start_date: 2024-01-01
@@ -31,12 +32,24 @@ queries:
       never_above: {metrics.clicks: metrics.impressions}
       volume: {days: 14, lowest: 0.5, highest: 2}
 """
+CHANGES = """\
+source: google_ads
+api_version: v26
+queries:
+  changes:
+    description: Changes.
+    gaql: SELECT customer.id, change_event.change_date_time, change_event.resource_name FROM change_event LIMIT 500
+    schema_version: "1"
+    natural_key: [change_event.resource_name]
+    start_date: 2024-01-01
+    settling_delay_hours: 3
+"""
 STORED = Terms(
     resource="campaign",
     conditions=("campaign.status = 'ENABLED'", "campaign.name LIKE '%東京%'"),
+    parameters=("include_drafts=true",),
     never_above=(("metrics_clicks", "metrics_impressions"),),
 )
-VOLUME = VolumePolicy(days=14, lowest=0.5, highest=2.0)
 
 
 @pytest.fixture
@@ -54,11 +67,21 @@ def change(path: Path, *changes: Callable[[str], str]) -> None:
     path.write_text(text)
 
 
-def test_a_version_is_stored_with_its_resource_conditions_and_rules(path: Path) -> None:
+def test_a_version_is_stored_with_all_of_its_terms(path: Path) -> None:
     document = json.loads((path.parent / "schemas/campaign/1.json").read_text())
-    assert list(document) == ["query", "version", "natural_key", "columns", "resource", "conditions", "rules"]
+    assert list(document) == [
+        "query",
+        "version",
+        "natural_key",
+        "columns",
+        "resource",
+        "conditions",
+        "parameters",
+        "rules",
+    ]
     assert document["resource"] == "campaign"
     assert document["conditions"] == list(STORED.conditions)
+    assert document["parameters"] == ["include_drafts=true"]
     assert document["rules"] == {"never_above": {"metrics_clicks": "metrics_impressions"}}
     assert load_catalog(path).schema("campaign", "1").terms == STORED
     assert [check.problem for check in check_catalog(path)] == [None]
@@ -78,6 +101,15 @@ DIFFERENCES = {
         replaced("      WHERE campaign.status = 'ENABLED' AND campaign.name LIKE '%東京%'\n", ""),
         "(WHERE -\"campaign.name LIKE '%東京%'\" -\"campaign.status = 'ENABLED'\")",
     ),
+    "another value of a parameter": (
+        replaced("include_drafts=true", "include_drafts=false"),
+        "(PARAMETERS +'include_drafts=false' -'include_drafts=true')",
+    ),
+    "one parameter more": (
+        replaced("include_drafts=true", "omit_unselected_resource_names = true, include_drafts = true"),
+        "(PARAMETERS +'omit_unselected_resource_names=true')",
+    ),
+    "no parameter": (replaced("      PARAMETERS include_drafts=true\n", ""), "(PARAMETERS -'include_drafts=true')"),
     "another rule": (
         replaced("{metrics.clicks: metrics.impressions}", "{metrics.interactions: metrics.impressions}"),
         "(never_above +metrics_interactions:metrics_impressions -metrics_clicks:metrics_impressions)",
@@ -125,6 +157,31 @@ def test_the_order_of_conditions_and_how_they_are_spaced_are_no_difference(path:
     assert load_catalog(path).schema("campaign", "1").terms == STORED
 
 
+def test_how_parameters_are_ordered_and_spaced_is_no_difference(path: Path) -> None:
+    change(
+        path,
+        replaced("include_drafts=true", "include_drafts=true, omit_unselected_resource_names=true"),
+        replaced('schema_version: "1"', 'schema_version: "2"'),
+    )
+    store_missing_versions(path)
+    change(
+        path,
+        replaced(
+            "include_drafts=true, omit_unselected_resource_names=true",
+            "omit_unselected_resource_names = true , include_drafts = true",
+        ),
+    )
+    assert load_catalog(path).query("campaign").schema.version == "2"
+
+
+def test_an_order_and_another_limit_are_no_difference_as_no_sealed_run_was_cut_by_them(tmp_path: Path) -> None:
+    path = tmp_path / "google_apis.yaml"
+    path.write_text(CHANGES)
+    store_missing_versions(path)
+    change(path, replaced("LIMIT 500", "ORDER BY change_event.resource_name DESC LIMIT 10000"))
+    assert load_catalog(path).query("changes").gaql.limit == 10_000
+
+
 def test_another_field_behind_the_same_column_is_a_difference(path: Path) -> None:
     change(
         path, replaced("metrics.clicks, metrics.impressions", "ad_group.ad_name, metrics.clicks, metrics.impressions")
@@ -145,11 +202,9 @@ def test_a_run_is_judged_by_the_rules_of_its_own_version(path: Path) -> None:
     )
     store_missing_versions(path)
     catalog = load_catalog(path)
-    volume = replace(VOLUME, days=28)
-    assert catalog.limits("campaign", "1") == Limits(never_above=STORED.never_above, volume=volume)
-    assert catalog.limits("campaign", "2") == Limits(
-        never_above=(("metrics_interactions", "metrics_impressions"),), volume=volume
-    )
+    assert catalog.schema("campaign", "1").terms == STORED
+    assert catalog.schema("campaign", "2").terms.never_above == (("metrics_interactions", "metrics_impressions"),)
+    assert catalog.limits("campaign") == Limits(volume=VolumePolicy(days=28, lowest=0.5, highest=2.0))
 
 
 def test_a_version_that_had_no_rule_gets_none_later(path: Path) -> None:
@@ -159,27 +214,14 @@ def test_a_version_that_had_no_rule_gets_none_later(path: Path) -> None:
         replaced('schema_version: "1"', 'schema_version: "2"'),
     )
     store_missing_versions(path)
-    assert load_catalog(path).limits("campaign", "2").never_above == ()
-    assert load_catalog(path).limits("campaign", "1").never_above == STORED.never_above
+    assert load_catalog(path).schema("campaign", "2").terms.never_above == ()
+    assert load_catalog(path).schema("campaign", "1").terms.never_above == STORED.never_above
 
 
 def test_the_runs_of_a_query_that_left_the_catalog_keep_the_rules_of_their_version(path: Path) -> None:
     gone = replace(load_catalog(path), queries={})
-    assert gone.limits("campaign", "1") == Limits(never_above=STORED.never_above)
-
-
-def test_a_version_from_before_terms_were_stored_is_read_as_before_and_judged_by_the_query(path: Path) -> None:
-    stored = path.parent / "schemas/campaign/1.json"
-    document = json.loads(stored.read_text())
-    stored.write_text(json.dumps({name: document[name] for name in ("query", "version", "natural_key", "columns")}))
-    change(
-        path, replaced("'ENABLED'", "'PAUSED'"), replaced("metrics.clicks: metrics", "metrics.interactions: metrics")
-    )
-    catalog = load_catalog(path)
-    assert catalog.schema("campaign", "1").terms is None
-    assert catalog.limits("campaign", "1") == Limits(
-        never_above=(("metrics_interactions", "metrics_impressions"),), volume=VOLUME
-    )
+    assert gone.schema("campaign", "1").terms == STORED
+    assert gone.limits("campaign") == Limits()
 
 
 @pytest.mark.parametrize(
@@ -190,6 +232,9 @@ def test_a_version_from_before_terms_were_stored_is_read_as_before_and_judged_by
         {"conditions": None},
         {"conditions": "campaign.id = 1"},
         {"conditions": [1]},
+        {"parameters": None},
+        {"parameters": {"include_drafts": "true"}},
+        {"parameters": [True]},
         {"rules": None},
         {"rules": {}},
         {"rules": {"never_above": []}},
@@ -206,8 +251,8 @@ def test_terms_that_are_not_whole_are_refused_by_their_file(path: Path, wrong: d
     assert "restore the file from version control" in str(error)
 
 
-@pytest.mark.parametrize("missing", ["resource", "conditions", "rules"])
-def test_a_version_has_all_of_its_terms_or_none(path: Path, missing: str) -> None:
+@pytest.mark.parametrize("missing", ["resource", "conditions", "parameters", "rules"])
+def test_a_version_that_lacks_a_term_is_refused_by_its_file(path: Path, missing: str) -> None:
     stored = path.parent / "schemas/campaign/1.json"
     document = json.loads(stored.read_text())
     del document[missing]

@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from gads_assets.catalog.fields import columns_of, installed_api_versions
 from gads_assets.catalog.gaql import parse_gaql, print_gaql
-from gads_assets.catalog.gaql_query import Operator
+from gads_assets.catalog.gaql_query import Operator, print_condition, print_parameter
 from gads_assets.catalog.schema_store import read_stored_schemas, store_schema
 from gads_assets.catalog.shapes import Shape, shape_of
-from gads_assets.catalog.specification import QuerySchema
+from gads_assets.catalog.specification import QuerySchema, Terms
 from gads_assets.errors import CatalogError
 from gads_assets_tests.unit.catalog.documented_queries import DOCUMENTED_QUERIES
 
@@ -25,7 +25,17 @@ def test_a_documented_query_is_read_printed_and_gets_a_schema_in_every_version(
     for api_version in installed_api_versions():
         columns = columns_of(query, api_version)
         assert tuple(column.field for column in columns) == query.select
-        schema = QuerySchema(query_name="q", version="1", columns=columns, natural_key=(columns[0].name,))
+        schema = QuerySchema(
+            query_name="q",
+            version="1",
+            columns=columns,
+            natural_key=(columns[0].name,),
+            terms=Terms(
+                resource=query.resource,
+                conditions=tuple(map(print_condition, query.conditions)),
+                parameters=tuple(map(print_parameter, query.parameters)),
+            ),
+        )
         folder = tmp_path_factory.mktemp("schemas")
         store_schema(folder, schema)
         assert read_stored_schemas(folder) == {("q", "1"): schema}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gads_assets.catalog.specification import Column, QuerySchema
+from gads_assets.catalog.specification import Column, QuerySchema, Terms
 from gads_assets.validate import written_rows
 from gads_assets.validate.written_rows import written_otherwise
 from gads_assets_tests.sealed_runs import as_line
@@ -19,7 +19,13 @@ COLUMNS = (
     Column(name="campaign_labels", field="campaign.labels", type="array<string>"),
     Column(name="metrics_conversions", field="metrics.conversions", type="double"),
 )
-SCHEMA = QuerySchema(query_name="campaign", version="1", columns=COLUMNS, natural_key=("customer_id", "segments_date"))
+SCHEMA = QuerySchema(
+    query_name="campaign",
+    version="1",
+    columns=COLUMNS,
+    natural_key=("customer_id", "segments_date"),
+    terms=Terms(resource="campaign"),
+)
 
 texts = (
     st.none() | st.text(alphabet=st.characters(codec="utf-8"), max_size=12) | st.sampled_from(["}", '":', "\\", '"'])
