@@ -2,15 +2,16 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 from gads_assets.catalog.gaql_query import print_gaql
-from gads_assets.catalog.shapes import day_field, for_days
+from gads_assets.catalog.shapes import Shape, day_field, days_back, for_days
 from gads_assets.catalog.specification import QuerySpecification
-from gads_assets.domain.accounts import Account, require_open
+from gads_assets.domain.accounts import Account, day_opens_at, require_open
 from gads_assets.domain.keys import PartitionKey, RunId
 from gads_assets.domain.manifest import RunManifest
-from gads_assets.errors import ExtractionError, PartitionKeyError
+from gads_assets.errors import ExtractionError, MissedSnapshotError, PartitionKeyError
 from gads_assets.extract.client import GoogleAdsSource
 from gads_assets.extract.rows import RowEncoder
 from gads_assets.raw.sink import RawSink
@@ -37,19 +38,13 @@ def extract_days(
 
     Nothing is sealed before the whole answer has arrived: if the call fails, no day of the window gets a run, and
     the error says whether trying again can help. What was yielded before a later seal failed stays sealed. Days that
-    have not opened are refused before anything is asked.
+    have not opened, or are out of reach by now, are refused before anything is asked.
     `source_name` is the catalog's, the first part of every partition's key.
     """
     _require_in_order(days)
     started_at = now()
     for day in days:
-        require_open(
-            customer_id=account.customer_id,
-            time_zone=account.time_zone,
-            logical_date=day,
-            settling_delay=specification.settling_delay,
-            now=started_at,
-        )
+        require_askable(specification, account, day, now=started_at)
     require_same_origin(account, source.origin)
     first, last = days[0].isoformat(), days[-1].isoformat()
     gaql = print_gaql(for_days(specification.gaql, specification.shape, days[0], days[-1]))
@@ -99,6 +94,34 @@ def extract_days(
                     code_version=code_version,
                 )
             )
+
+
+def require_askable(specification: QuerySpecification, account: Account, day: date, *, now: datetime) -> None:
+    """The day has opened where the account is, and the API still tells it: some it tells for a while only, and a
+    snapshot shows nothing but the present."""
+    require_open(
+        customer_id=account.customer_id,
+        time_zone=account.time_zone,
+        logical_date=day,
+        settling_delay=specification.settling_delay,
+        now=now,
+    )
+    if specification.shape is Shape.SNAPSHOT:
+        next_opens_at = day_opens_at(account.time_zone, day + timedelta(days=1), specification.settling_delay)
+        if now >= next_opens_at:
+            raise MissedSnapshotError(
+                f"{specification.name} of account {account.customer_id} was not taken for {day} before "
+                f"{next_opens_at:%Y-%m-%d %H:%M} UTC, and shows only what is there now; the day stays without it",
+                customer_id=account.customer_id,
+            )
+        return
+    reach = days_back(specification.gaql)
+    today = now.astimezone(ZoneInfo(account.time_zone)).date()
+    if reach is not None and (today - day).days > reach:
+        raise ExtractionError(
+            f"day {day} of {specification.name} is out of reach: Google keeps {reach} days of it; choose a later day",
+            customer_id=account.customer_id,
+        )
 
 
 def _require_in_order(days: Sequence[date]) -> None:

@@ -3,14 +3,12 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import groupby
 from typing import TypeGuard
-from zoneinfo import ZoneInfo
 
-from gads_assets.catalog.shapes import Shape, days_back
 from gads_assets.catalog.specification import QuerySpecification
-from gads_assets.domain.accounts import Account, day_opens_at, require_active, require_open
+from gads_assets.domain.accounts import Account, require_active
 from gads_assets.domain.keys import CustomerId, PartitionKey, RunId
 from gads_assets.domain.manifest import RunManifest
 from gads_assets.domain.state import ExtractionAttempt, ExtractionOutcome
@@ -20,13 +18,12 @@ from gads_assets.errors import (
     CustomerUnavailableError,
     ExtractionError,
     GadsError,
-    MissedSnapshotError,
     PartitionKeyError,
     QuotaExhaustedError,
     TransientApiError,
 )
 from gads_assets.extract.client import GoogleAdsSource
-from gads_assets.extract.customer_days import extract_days, require_same_origin
+from gads_assets.extract.customer_days import extract_days, require_askable, require_same_origin
 from gads_assets.extract.extraction import Extraction
 from gads_assets.extract.pacing import Pacer
 from gads_assets.raw.sink import RawSink
@@ -123,11 +120,6 @@ class Extractor:
         sealed: dict[PartitionKey, RunManifest] = {}
         customer_id = tries[0].key.customer_id
         try:
-            for each in tries:
-                # As long as it was waited, a snapshot's day may have passed.
-                _require_in_reach(
-                    order.specification, order.accounts[customer_id], each.key.logical_date, now=self.now()
-                )
             for manifest in self._sealed_runs(order, tries):
                 sealed[manifest.key] = manifest
         except AuthenticationError as error:
@@ -223,37 +215,10 @@ def _refused(
                 raise PartitionKeyError(f"customer {key.customer_id} is not registered; run `gads customers sync`")
             require_active(account)
             require_same_origin(account, origin)
-            require_open(
-                customer_id=key.customer_id,
-                time_zone=account.time_zone,
-                logical_date=key.logical_date,
-                settling_delay=specification.settling_delay,
-                now=now,
-            )
-            _require_in_reach(specification, account, key.logical_date, now=now)
+            require_askable(specification, account, key.logical_date, now=now)
         except GadsError as error:
             refused[key] = error
     return refused
-
-
-def _require_in_reach(specification: QuerySpecification, account: Account, day: date, *, now: datetime) -> None:
-    """Some of what the API tells it tells for a while only, and a snapshot shows nothing but the present."""
-    if specification.shape is Shape.SNAPSHOT:
-        next_opens_at = day_opens_at(account.time_zone, day + timedelta(days=1), specification.settling_delay)
-        if now >= next_opens_at:
-            raise MissedSnapshotError(
-                f"{specification.name} of account {account.customer_id} was not taken for {day} before "
-                f"{next_opens_at:%Y-%m-%d %H:%M} UTC, and shows only what is there now; the day stays without it",
-                customer_id=account.customer_id,
-            )
-        return
-    reach = days_back(specification.gaql)
-    today = now.astimezone(ZoneInfo(account.time_zone)).date()
-    if reach is not None and (today - day).days > reach:
-        raise ExtractionError(
-            f"day {day} of {specification.name} is out of reach: Google keeps {reach} days of it; choose a later day",
-            customer_id=account.customer_id,
-        )
 
 
 def _windows(keys: Iterable[PartitionKey], *, longest: int) -> list[list[PartitionKey]]:

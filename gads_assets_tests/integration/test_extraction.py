@@ -31,6 +31,7 @@ from gads_assets.errors import (
     CustomerUnavailableError,
     DayNotOpenError,
     ExtractionError,
+    MissedSnapshotError,
     PartitionKeyError,
     QueryRefusedError,
     QuotaExhaustedError,
@@ -357,6 +358,24 @@ def test_a_day_is_not_asked_for_before_it_has_ended_and_settled_where_the_accoun
     assert emulator.operations == before
     assert written_runs(tmp_path) == []
     assert len(extract(source, sink, accounts[customer], now=opens_at)) == 7
+
+
+def test_a_day_that_the_api_no_longer_tells_is_refused_before_anything_is_asked(
+    emulator: RunningEmulator, source: GoogleAdsSource, sink: RawSink, account: Account, tmp_path: Path
+) -> None:
+    before = emulator.operations
+    day = date(2024, 6, 29)
+    with pytest.raises(MissedSnapshotError, match="was not taken for 2024-06-29 before 2024-07-01 07:00 UTC"):
+        extract(source, sink, account, "conversion_action", days=[day])
+    changes = replace(
+        CATALOG.query("campaign"),
+        gaql=parse_gaql("SELECT customer.id, change_event.change_date_time FROM change_event LIMIT 10000"),
+    )
+    with pytest.raises(ExtractionError, match="day 2024-05-31 of campaign is out of reach: Google keeps 30 days"):
+        extract(source, sink, account, changes, days=[date(2024, 5, 31), date(2024, 6, 1)])
+    assert emulator.operations == before
+    assert written_runs(tmp_path) == []
+    assert len(extract(source, sink, account, "conversion_action", days=[day + timedelta(days=1)])) == 1
 
 
 def test_days_with_others_between_them_cost_one_operation_and_only_they_are_kept(

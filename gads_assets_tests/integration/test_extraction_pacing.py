@@ -19,7 +19,7 @@ from gads_assets.domain.roles import Role
 from gads_assets.emulator.accounts import made_up_accounts
 from gads_assets.emulator.faults import parse_faults
 from gads_assets.emulator.server import RunningEmulator, serve_emulator
-from gads_assets.errors import AuthenticationError, CustomerUnavailableError, QuotaExhaustedError
+from gads_assets.errors import AuthenticationError, CustomerUnavailableError, MissedSnapshotError, QuotaExhaustedError
 from gads_assets.extract.client import EMULATOR
 from gads_assets.extract.extraction import Extraction
 from gads_assets.extract.pacing import Pacer
@@ -72,9 +72,9 @@ def budget(engine: Engine) -> OperationsBudget:
     return OperationsBudget(engine, origin=EMULATOR, allowed=None)
 
 
-def keys_of(customers: list[CustomerId], *days: date) -> list[PartitionKey]:
+def keys_of(customers: list[CustomerId], *days: date, query: str = "campaign") -> list[PartitionKey]:
     return [
-        PartitionKey(source="google_ads", customer_id=customer, query_name="campaign", logical_date=day)
+        PartitionKey(source="google_ads", customer_id=customer, query_name=query, logical_date=day)
         for customer in customers
         for day in days
     ]
@@ -100,7 +100,9 @@ def extract(tmp_path: Path, engine: Engine, budget: OperationsBudget) -> Callabl
             now=lambda: clock.now,
             calls_at_once=calls_at_once,
         )
-        return extractor.extract(CATALOG.query("campaign"), keys, AGENCY, code_version="test", dagster_run_id="run")
+        return extractor.extract(
+            CATALOG.query(keys[0].query_name), keys, AGENCY, code_version="test", dagster_run_id="run"
+        )
 
     return extract
 
@@ -171,6 +173,24 @@ def test_a_short_quota_delay_is_waited_out(serve: Serve, extract: Callable[..., 
     assert (len(extraction.sealed), extraction.failed) == (4, {})
     assert sum(clock.slept) >= 2
     assert running.operations == 5
+
+
+def test_a_snapshot_whose_day_passed_while_it_waited_is_not_taken_for_that_day(
+    serve: Serve, extract: Callable[..., Extraction], engine: Engine
+) -> None:
+    [customer, *_] = AGENCY
+    query = CATALOG.query("conversion_action")
+    running = serve("midstream_break@*/conversion_action/*:1")
+    clock = Clock()
+    clock.now = day_opens_at(AGENCY[customer].time_zone, DAY + timedelta(days=1), query.settling_delay) - timedelta(
+        milliseconds=1
+    )
+
+    extraction = extract(running, keys_of([customer], DAY, query=query.name), clock)
+
+    assert [type(error) for error in extraction.failed.values()] == [MissedSnapshotError]
+    assert [error for _, error, _ in attempts(engine)] == ["transient", "missed_snapshot"]
+    assert running.operations == 1
 
 
 def test_a_delay_of_half_a_day_stops_further_calls_here_and_in_other_processes_and_says_until_when(
