@@ -117,6 +117,9 @@ def _query_draft(name: str, entry: Entry) -> QueryDraft:
     start_date = entries["start_date"].day()
     if start_date < _EARLIEST_START:
         raise entries["start_date"].problem(f"{start_date} is before {_EARLIEST_START}; there is no data then")
+    settling_delay = timedelta(
+        hours=entries["settling_delay_hours"].whole_number(lowest=0, highest=_LONGEST_SETTLING_HOURS)
+    )
     return QueryDraft(
         name=name,
         description=" ".join(entries["description"].text().split()),
@@ -126,12 +129,10 @@ def _query_draft(name: str, entry: Entry) -> QueryDraft:
         ),
         natural_key=_natural_key(entries["natural_key"], gaql),
         start_date=start_date,
-        settling_delay=timedelta(
-            hours=entries["settling_delay_hours"].whole_number(lowest=0, highest=_LONGEST_SETTLING_HOURS)
-        ),
+        settling_delay=settling_delay,
         never_above=read_never_above(entries["limits"], gaql) if "limits" in entries else (),
         limits=read_limits(entries["limits"], name) if "limits" in entries else Limits(),
-        restatement=_restatement(entries["restatement"], gaql) if "restatement" in entries else None,
+        restatement=_restatement(entries["restatement"], gaql, settling_delay) if "restatement" in entries else None,
         max_attempts=(
             entries["max_attempts"].whole_number(lowest=1, highest=_MOST_ATTEMPTS)
             if "max_attempts" in entries
@@ -189,19 +190,27 @@ def _natural_key(entry: Entry, query: GaqlQuery) -> tuple[str, ...]:
     return tuple(map(column_name, fields))
 
 
-def _restatement(entry: Entry, query: GaqlQuery) -> Restatement:
+def _restatement(entry: Entry, query: GaqlQuery, settling_delay: timedelta) -> Restatement:
     oldest = days_back(query)
     if oldest == 0:
         raise entry.problem("asks for earlier days of a snapshot, which cannot be taken later; remove the key")
     entries = entry.mapping(known=("window_days", "repull_days_ago"))
     window_days = entries["window_days"].whole_number(lowest=1, highest=_LONGEST_RESTATEMENT_DAYS)
+    if oldest is not None and window_days > oldest:
+        raise entries["window_days"].problem(
+            f"{query.resource} answers for {oldest} days back only, not for {window_days}; write {oldest} or less"
+        )
     ages: list[int] = []
     for item in entries["repull_days_ago"].items():
         age = item.whole_number(lowest=1, highest=window_days)
         if ages and age <= ages[-1]:
             raise item.problem(f"{age} comes after {ages[-1]}; write each age once, the youngest first")
-        if oldest is not None and age > oldest:
-            raise item.problem(f"{query.resource} answers for {oldest} days back only, not for {age}; remove it")
+        # The newest open day has age 1, and is itself as many days back as it took to open.
+        if age + settling_delay.days > window_days:
+            raise item.problem(
+                f"age {age} is {age + settling_delay.days} days back with this settling_delay_hours, and window_days "
+                f"is {window_days}; remove it, or lower settling_delay_hours"
+            )
         ages.append(age)
     return Restatement(window_days=window_days, repull_days_ago=tuple(ages))
 

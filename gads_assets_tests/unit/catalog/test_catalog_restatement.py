@@ -44,6 +44,11 @@ def test_restatement_and_attempts_are_read_as_written(tmp_path: Path) -> None:
     assert query.max_attempts == 7
 
 
+def test_a_delay_of_less_than_a_day_takes_nothing_from_the_window(tmp_path: Path) -> None:
+    path = write_catalog(tmp_path, RESTATED.replace("hours: 3", "hours: 23"))
+    assert load_catalog(path).query("campaign").restatement == Restatement(window_days=30, repull_days_ago=(1, 7, 30))
+
+
 def test_a_catalog_that_leaves_them_out_repulls_nothing_and_tries_five_times(tmp_path: Path) -> None:
     query = load_catalog(write_catalog(tmp_path)).query("campaign")
     assert query.restatement is None
@@ -75,6 +80,18 @@ WRONG = {
     "a window of nothing": (replaced("days: 30", "days: 0"), 20, f"{KEY}.window_days", "from 1 to 365, not 0"),
     "a window of years": (replaced("days: 30", "days: 366"), 20, f"{KEY}.window_days", "from 1 to 365, not 366"),
     "an age beyond the window": (replaced("- 30", "- 31"), 24, f"{AGES}[2]", "from 1 to 30, not 31"),
+    "an age beyond the window once its day opens": (
+        replaced("hours: 3", "hours: 167"),
+        24,
+        f"{AGES}[2]",
+        "age 30 is 36 days back with this settling_delay_hours, and window_days is 30; remove it",
+    ),
+    "a window that is over before any day opens": (
+        lambda text: replaced("hours: 3", "hours: 72")(replaced("window_days: 30", "window_days: 3")(text)),
+        22,
+        f"{AGES}[0]",
+        "age 1 is 4 days back",
+    ),
     "the day that has not ended": (replaced("- 1\n", "- 0\n"), 22, f"{AGES}[0]", "from 1 to 30, not 0"),
     "an age of the future": (replaced("- 1\n", "- -1\n"), 22, f"{AGES}[0]", "from 1 to 30, not -1"),
     "an age twice": (replaced("- 7", "- 1"), 23, f"{AGES}[1]", "1 comes after 1; write each age once"),

@@ -119,7 +119,7 @@ queries:
     natural_key: [click_view.gclid]
     start_date: 2024-01-01
     settling_delay_hours: 3
-    restatement: {window_days: 120, repull_days_ago: [1, 90]}
+    restatement: {window_days: 90, repull_days_ago: [1, 90]}
   changes:
     description: Changes.
     gaql: SELECT customer.id, change_event.change_date_time, change_event.resource_name FROM change_event LIMIT 10000
@@ -180,10 +180,16 @@ WRONG = {
         "partitions choose the days",
     ),
     "clicks of long ago": (
-        replaced("[1, 90]", "[1, 91]"),
+        replaced("window_days: 90", "window_days: 91"),
+        11,
+        "clicks.restatement.window_days",
+        "click_view answers for 90 days back only, not for 91; write 90 or less",
+    ),
+    "clicks that are too old once their day opens": (
+        lambda text: text.replace("settling_delay_hours: 3", "settling_delay_hours: 24", 1),
         11,
         "clicks.restatement.repull_days_ago[1]",
-        "click_view answers for 90 days back only, not for 91; remove it",
+        "age 90 is 91 days back with this settling_delay_hours, and window_days is 90; remove it",
     ),
     "changes without a time": (
         replaced("change_event.change_date_time, ", ""),
