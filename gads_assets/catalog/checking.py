@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gads_assets.catalog.fields import columns_of, row_descriptor
+from gads_assets.catalog.limits import require_numbers
 from gads_assets.catalog.loading import CatalogDraft, QueryDraft, read_draft, resolve_draft, terms_of
 from gads_assets.catalog.schema_store import read_stored_schemas, schemas_beside, store_schema
 from gads_assets.catalog.specification import Column, QuerySchema
@@ -84,9 +85,11 @@ def _check_query(draft: CatalogDraft, query: QueryDraft, schema: QuerySchema) ->
 
 def _derive(draft: CatalogDraft, query: QueryDraft) -> tuple[Column, ...]:
     try:
-        return columns_of(query.gaql, draft.api_version)
+        columns = columns_of(query.gaql, draft.api_version)
     except UnknownFieldError as error:
         raise query.gaql_entry.problem_with_name(error.field, str(error)) from None
+    require_numbers(query.entry, columns)
+    return columns
 
 
 def _type_changes(schema: QuerySchema, derived: Mapping[str, str]) -> str:

@@ -160,7 +160,7 @@ def _unknown(path: str, chain: list["FieldDescriptor"], message: "Descriptor", a
 
 
 def _close(name: str, names: Iterable[str]) -> list[str]:
-    return difflib.get_close_matches(name[:_LONGEST_PATH], sorted(names))
+    return difflib.get_close_matches(name[:_LONGEST_PATH].lower(), sorted(names))
 
 
 def _did_you_mean(near: list[str]) -> str:

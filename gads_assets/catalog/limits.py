@@ -1,12 +1,12 @@
 """The `limits` of a query in the catalog: what its rows must keep beyond their schema, and what is worth a warning."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from gads_assets.catalog.fields import column_name
 from gads_assets.catalog.gaql import GaqlQuery
 from gads_assets.catalog.gaql_tokens import shortened
-from gads_assets.catalog.specification import Limits
+from gads_assets.catalog.specification import NUMBER_TYPES, Column, Limits
 from gads_assets.catalog.yaml_document import Entry
 from gads_assets.domain.expectations import SpendPolicy, VolumePolicy
 
@@ -47,6 +47,17 @@ def require_comparable_spend(queries: Mapping[str, tuple[Entry, GaqlQuery, Limit
                 raise place.problem(
                     f"compares spend, and {name} does not select {COST_FIELD}; add it, or drop the limit"
                 )
+
+
+def require_numbers(entry: Entry, columns: Iterable[Column]) -> None:
+    """The columns of each pair of the query's `never_above` can be compared."""
+    types = {column.field: column.type for column in columns}
+    limits = entry.mapping().get("limits")
+    pairs = limits.mapping().get("never_above") if limits else None
+    for field, limit in pairs.mapping().items() if pairs else ():
+        for name in (field, limit.text()):
+            if types[name] not in NUMBER_TYPES:
+                raise limit.problem(f"{name} is not a number but {types[name]}; name two metrics that are numbers")
 
 
 def _parts(entry: Entry) -> dict[str, Entry]:

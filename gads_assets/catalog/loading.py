@@ -59,6 +59,7 @@ class QueryDraft:
     limits: Limits
     restatement: Restatement | None
     max_attempts: int
+    entry: Entry
     gaql_entry: Entry
     version_entry: Entry
 
@@ -122,7 +123,7 @@ def _query_draft(name: str, entry: Entry) -> QueryDraft:
     )
     return QueryDraft(
         name=name,
-        description=" ".join(entries["description"].text().split()),
+        description=entries["description"].sentence(),
         gaql=gaql,
         schema_version=entries["schema_version"].matching(
             SCHEMA_VERSION, 'a version; write a whole number in quotes: "1"'
@@ -138,6 +139,7 @@ def _query_draft(name: str, entry: Entry) -> QueryDraft:
             if "max_attempts" in entries
             else DEFAULT_MAX_ATTEMPTS
         ),
+        entry=entry,
         gaql_entry=entries["gaql"],
         version_entry=entries["schema_version"],
     )

@@ -14,7 +14,7 @@ from typing import Final
 from uuid import uuid4
 
 from gads_assets.catalog.fields import column_name
-from gads_assets.catalog.specification import Column, QuerySchema, Terms
+from gads_assets.catalog.specification import NUMBER_TYPES, Column, QuerySchema, Terms
 from gads_assets.errors import CatalogFileError
 
 QUERY_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,62}\Z")
@@ -77,10 +77,10 @@ def store_schema(directory: Path, schema: QuerySchema) -> Path:
 
 def _read_schema(path: Path) -> QuerySchema:
     try:
-        document = json.loads(path.read_bytes())
+        document = json.loads(path.read_bytes(), object_pairs_hook=_each_once)
     except ValueError as error:
         line = error.lineno if isinstance(error, json.JSONDecodeError) else None
-        raise CatalogFileError(f"is not JSON; {_RESTORE}", file=str(path), line=line) from None
+        raise CatalogFileError(f"is not JSON, or has a member twice; {_RESTORE}", file=str(path), line=line) from None
     except RecursionError:
         raise CatalogFileError(f"nests too deeply; {_RESTORE}", file=str(path)) from None
     try:
@@ -91,6 +91,12 @@ def _read_schema(path: Path) -> QuerySchema:
         found = f"{schema.query_name}/{schema.version}"
         raise CatalogFileError(f"holds schema version {found}, unlike its path; {_RESTORE}", file=str(path))
     return schema
+
+
+def _each_once(members: list[tuple[str, object]]) -> dict[str, object]:
+    if len(dict(members)) != len(members):
+        raise ValueError("a member is there twice")
+    return dict(members)
 
 
 def _schema_from(document: object) -> QuerySchema:
@@ -105,8 +111,9 @@ def _schema_from(document: object) -> QuerySchema:
         raise ValueError("columns repeat a name")
     if not set(natural_key) <= set(names):
         raise ValueError("natural_key is not among the columns")
-    if not {name for pair in terms.never_above for name in pair} <= set(names):
-        raise ValueError("never_above is not among the columns")
+    numbers = {column.name for column in columns if column.type in NUMBER_TYPES}
+    if not {name for pair in terms.never_above for name in pair} <= numbers:
+        raise ValueError("never_above is not among the columns that are numbers")
     return QuerySchema(
         query_name=_matching(members, "query", QUERY_NAME),
         version=_matching(members, "version", SCHEMA_VERSION),

@@ -7,11 +7,13 @@ from typing import Final
 
 from gads_assets.catalog.gaql import GaqlQuery
 from gads_assets.catalog.gaql_query import CHANGE_TIME_FIELDS, DATE_FIELD
+from gads_assets.catalog.gaql_tokens import shortened
 from gads_assets.catalog.shapes import Shape, shape_of
 from gads_assets.domain.expectations import SpendPolicy, VolumePolicy
 from gads_assets.errors import CatalogError
 
 DEFAULT_MAX_ATTEMPTS: Final = 5
+NUMBER_TYPES: Final = frozenset({"bigint", "int", "double"})
 
 _DAY_EXPRESSIONS: Final = {
     DATE_FIELD: "`{}`",
@@ -173,7 +175,7 @@ class Catalog:
             return self.queries[name]
         except KeyError:
             known = ", ".join(sorted(self.queries))
-            raise CatalogError(f"query {name!r} is not in the catalog; it has {known}") from None
+            raise CatalogError(f"query {shortened(name)} is not in the catalog; it has {known}") from None
 
     def schema(self, query_name: str, version: str) -> QuerySchema:
         try:

@@ -20,6 +20,9 @@ from gads_assets.errors import CatalogFileError, GaqlError, PartitionKeyError
 
 _MAX_BYTES: Final = 1_048_576
 _MAX_DEPTH: Final = 20
+# What YAML refuses without naming the line, and what ends a line for YAML and not for an editor.
+_UNREADABLE: Final = re.compile(r"[^\t\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _TAG: Final = "tag:yaml.org,2002:"
 # libyaml is several times faster than PyYAML's own parser, and every process that loads the definitions waits for it.
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -70,6 +73,13 @@ class Entry:
             raise self.problem("must not be empty; write a text")
         return value
 
+    def sentence(self) -> str:
+        """Text to be shown on one line."""
+        value = " ".join(self.text().split())
+        if bad := _CONTROL.search(value):
+            raise self.problem(f"holds U+{ord(bad.group()):04X}, which would not be shown; remove it")
+        return value
+
     def matching(self, pattern: re.Pattern[str], rule: str) -> str:
         value = self.text()
         if not pattern.match(value):
@@ -79,14 +89,14 @@ class Entry:
     def whole_number(self, *, lowest: int, highest: int) -> int:
         rule = f"must be a whole number from {lowest} to {highest}"
         digits = self._scalar("int", rule)
-        if not re.match(r"[0-9]{1,9}\Z", digits) or not lowest <= int(digits) <= highest:
+        if not re.match(r"(0|[1-9][0-9]{0,8})\Z", digits) or not lowest <= int(digits) <= highest:
             raise self.problem(f"{rule}, not {digits[:40]}")
         return int(digits)
 
     def number(self, *, lowest: float, highest: float) -> float:
         rule = f"must be a number from {lowest:g} to {highest:g}"
         digits = self._scalar("float", rule) if self._has_tag("float") else self._scalar("int", rule)
-        if not re.match(r"[0-9]{1,9}(\.[0-9]{1,9})?\Z", digits) or not lowest <= float(digits) <= highest:
+        if not re.match(r"(0|[1-9][0-9]{0,8})(\.[0-9]{1,9})?\Z", digits) or not lowest <= float(digits) <= highest:
             raise self.problem(f"{rule}, not {digits[:40]}")
         return float(digits)
 
@@ -129,8 +139,7 @@ class Entry:
         line = text.split("\n")[len(before) - 1]
         if number >= len(lines):
             return None
-        source = lines[number].rstrip("\r")
-        left = source.find(line, 0 if block else start.column)
+        left = lines[number].find(line, 0 if block else start.column)
         return None if left < 0 else (number, left + len(before[-1]))
 
     def _entry(self, key_node: yaml.Node, value_node: yaml.Node) -> "Entry":
@@ -166,11 +175,11 @@ def read_yaml(path: Path) -> Entry:
         mark = error.problem_mark
         line = mark.line + 1 if mark else None
         raise CatalogFileError(
-            f"is not YAML: {error.problem or error.context}; mend that line", file=file, line=line
+            f"is not YAML: {error.problem or error.context}; mend that line: indent with spaces, and quote text that "
+            "has special characters",
+            file=file,
+            line=line,
         ) from None
-    except yaml.YAMLError as error:
-        reason = " ".join(str(error).split())
-        raise CatalogFileError(f"is not YAML: {reason}; remove what YAML cannot hold", file=file) from None
     if node is None:
         raise CatalogFileError("is empty; write source, api_version and queries", file=file, line=1)
     return Entry(file=file, content=content, key="", line=node.start_mark.line + 1, node=node)
@@ -187,10 +196,17 @@ def _read_text(path: Path, file: str) -> str:
     if len(content) > _MAX_BYTES:
         raise CatalogFileError(f"is larger than {_MAX_BYTES} bytes; keep the catalog to its queries", file=file)
     try:
-        return content.decode("utf-8-sig")
+        text = content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise CatalogFileError("is not UTF-8; save the file as UTF-8", file=file, line=line) from None
+    if bad := _UNREADABLE.search(text):
+        raise CatalogFileError(
+            f"holds U+{ord(bad.group()):04X}, which a catalog cannot; remove it",
+            file=file,
+            line=text.count("\n", 0, bad.start()) + 1,
+        )
+    return text
 
 
 def _require_shallow(content: str, file: str) -> None:

@@ -124,7 +124,9 @@ def schema(
     natural_key: tuple[str, ...] = ()
     columns: tuple[Column, ...]
     if gaql is not None:
-        asked = api_version = api_version or _with_excerpt(lambda: read_draft(path)).api_version
+        if api_version is None:
+            api_version = _with_excerpt(lambda: read_draft(path)).api_version
+        asked = api_version
         columns = _with_excerpt(lambda: columns_of(parse_gaql(gaql), asked), gaql)
     else:
         catalog = _with_excerpt(lambda: load_catalog(path))

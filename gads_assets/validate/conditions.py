@@ -3,11 +3,10 @@
 from dataclasses import dataclass
 from typing import Final
 
-from gads_assets.catalog.specification import QuerySchema
+from gads_assets.catalog.specification import NUMBER_TYPES, QuerySchema
 from gads_assets.domain.verdict import Rule
 from gads_assets.raw.frames import CUSTOMER, DAY, LINE, MALFORMED
 
-_NUMBERS: Final = frozenset({"bigint", "int", "double"})
 _HIGHEST_METRIC: Final = 10**18
 """A trillion units of currency in millionths: no account's day comes near it, and sums of it do not overflow."""
 
@@ -86,11 +85,9 @@ def _of_day(schema: QuerySchema, condition: str, *, what: str) -> list[RowCondit
 
 
 def _bounds(schema: QuerySchema) -> list[RowCondition]:
-    metrics = {
-        column.name: column.type
-        for column in schema.columns
-        if column.field.startswith("metrics.") and column.type in _NUMBERS
-    }
+    metrics = [
+        column.name for column in schema.columns if column.field.startswith("metrics.") and column.type in NUMBER_TYPES
+    ]
     conditions = [
         RowCondition(
             rule=Rule.BOUNDS,
@@ -110,6 +107,5 @@ def _bounds(schema: QuerySchema) -> list[RowCondition]:
             what=f"with more {name} than {limit}",
         )
         for name, limit in schema.terms.never_above
-        if {name, limit} <= metrics.keys()
     ]
     return [*(conditions if metrics else ()), *pairs]

@@ -148,6 +148,12 @@ def test_schema_points_at_the_offending_word() -> None:
     assert "it has account, account_hourly, ad, ad_group" in str(run("schema", "nobody").exception)
 
 
+def test_an_empty_api_version_is_refused_and_not_taken_for_none() -> None:
+    result = run("schema", "--gaql", "SELECT campaign.id FROM campaign", "--api-version", "")
+    assert isinstance(result.exception, CatalogError)
+    assert "API version '' is not in the installed google-ads client" in str(result.exception)
+
+
 def test_schema_shows_the_types_of_another_api_version() -> None:
     gaql = "SELECT campaign.id FROM campaign"
     document = json.loads(run("schema", "--gaql", gaql, "--api-version", "v24", "--json").stdout)

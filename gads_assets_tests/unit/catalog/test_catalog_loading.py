@@ -160,6 +160,9 @@ def test_loading_imports_neither_google_ads_nor_spark_nor_dagster() -> None:
 def test_an_unknown_query_is_answered_with_the_known_ones() -> None:
     with pytest.raises(CatalogError, match="'campain' is not in the catalog; it has account, account_hourly, ad,"):
         load_catalog().query("campain")
+    with pytest.raises(CatalogError) as refused:
+        load_catalog().query("x" * 5_000)
+    assert len(str(refused.value)) < 1_000
 
 
 def replaced(old: str, new: str) -> Callable[[str], str]:
@@ -244,6 +247,12 @@ WRONG = {
         5,
         "queries.campaign.description",
         "must not be empty",
+    ),
+    "description that recolours a terminal": (
+        replaced("Campaigns by day.", '"\\e[31mCampaigns"'),
+        5,
+        "queries.campaign.description",
+        "holds U+001B, which would not be shown; remove it",
     ),
     "description of nothing": (
         replaced("Campaigns by day.", ""),
@@ -369,6 +378,12 @@ WRONG = {
         "queries.campaign.settling_delay_hours",
         "must be a whole number",
     ),
+    "delay that YAML reads as octal": (
+        replaced("hours: 3", "hours: 010"),
+        18,
+        "queries.campaign.settling_delay_hours",
+        "from 0 to 168, not 010",
+    ),
     "delay in hexadecimal": (
         replaced("hours: 3", "hours: 0x10"),
         18,
@@ -376,7 +391,14 @@ WRONG = {
         "not 0x10",
     ),
     "not YAML": (replaced("  campaign:", "  campaign: [}"), 4, "", "is not YAML"),
-    "tab indentation": (replaced("    gaql: |", "\tgaql: |"), 6, "", "is not YAML"),
+    "tab indentation": (replaced("    gaql: |", "\tgaql: |"), 6, "", "indent with spaces"),
+    "a colon in text": (replaced("by day.", "by: day."), 5, "", "quote text that has special characters"),
+    "a line break of YAML's own": (
+        replaced("by day.", "by day.\u2028"),
+        5,
+        "",
+        "holds U+2028, which a catalog cannot; remove it",
+    ),
     "a list": (whole("- a\n- b\n"), 1, "", "must be a mapping"),
     "an empty file": (whole("\n"), 1, "", "is empty; write source, api_version and queries"),
     "two documents": (lambda text: text + "---\nsource: x\n", 19, "", "is not YAML"),
@@ -401,6 +423,17 @@ def test_a_gaql_error_shows_the_file_s_own_line_under_a_caret(tmp_path: Path) ->
     error = refusal(write_catalog(tmp_path, CATALOG.replace("        segments.date,", "        segments.date;")))
     assert error.line == 9
     assert error.excerpt == "        segments.date;\n                     ^"
+
+
+@pytest.mark.parametrize("line_break", ["\r\n", "\r"])
+def test_a_file_of_another_system_is_read_alike_and_its_errors_name_the_same_line(
+    tmp_path: Path, line_break: str
+) -> None:
+    path = write_catalog(tmp_path)
+    path.write_bytes(b"\xef\xbb\xbf" + CATALOG.replace("\n", line_break).encode())
+    assert load_catalog(path).query("campaign").gaql == load_catalog(write_catalog(tmp_path)).query("campaign").gaql
+    path.write_bytes(CATALOG.replace("FROM", "FORM").replace("\n", line_break).encode())
+    assert (refusal(path).line, refusal(path).excerpt) == (11, "      FORM campaign\n      ^")
 
 
 @pytest.mark.parametrize(
@@ -431,8 +464,8 @@ def test_bytes_that_are_not_text_are_named_with_their_line(tmp_path: Path) -> No
     path = write_catalog(tmp_path)
     path.write_bytes(b"source: google_ads\napi_version: \xff\n")
     assert (refusal(path).line, "is not UTF-8" in str(refusal(path))) == (2, True)
-    path.write_bytes(b"source: \x00\n")
-    assert "is not YAML" in str(refusal(path))
+    path.write_bytes("# é\nsource: \x00\n".encode())
+    assert (refusal(path).line, "holds U+0000, which a catalog cannot" in str(refusal(path))) == (2, True)
     path.write_bytes(b"#" * 2_000_000)
     assert "is larger than" in str(refusal(path))
 
@@ -517,7 +550,7 @@ def test_a_stored_version_that_is_not_whole_is_refused_by_its_file(tmp_path: Pat
     assert "restore the file from version control" in str(error)
 
 
-@pytest.mark.parametrize("content", [b"{", b"", b"\xff", b"[" * 100_000])
+@pytest.mark.parametrize("content", [b"{", b"", b"\xff", b"[" * 100_000, b'{"version": "1", "version": "1"}'])
 def test_a_stored_version_that_is_not_json_is_refused_by_its_file(tmp_path: Path, content: bytes) -> None:
     path = write_catalog(tmp_path)
     stored = tmp_path / "schemas/campaign/1.json"

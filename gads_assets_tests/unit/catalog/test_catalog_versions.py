@@ -11,6 +11,7 @@ from gads_assets.catalog.checking import check_catalog, store_missing_versions
 from gads_assets.catalog.loading import load_catalog
 from gads_assets.catalog.specification import Limits, Terms
 from gads_assets.domain.expectations import VolumePolicy
+from gads_assets.errors import CatalogFileError
 from gads_assets_tests.unit.catalog.test_catalog_loading import refusal, replaced
 
 CATALOG = """\
@@ -224,6 +225,20 @@ def test_the_runs_of_a_query_that_left_the_catalog_keep_the_rules_of_their_versi
     assert gone.limits("campaign") == Limits()
 
 
+def test_a_rule_about_what_is_no_number_is_refused_before_it_is_stored(path: Path) -> None:
+    change(
+        path,
+        replaced("metrics.interactions\n", "metrics.interactions, metrics.historical_creative_quality_score\n"),
+        replaced("metrics.clicks: metrics.impressions", "metrics.clicks: metrics.historical_creative_quality_score"),
+        replaced('schema_version: "1"', 'schema_version: "2"'),
+    )
+    with pytest.raises(CatalogFileError, match="is not a number but string; name two metrics that are") as refused:
+        store_missing_versions(path)
+    assert refused.value.line == 16
+    assert refused.value.key == "queries.campaign.limits.never_above.metrics.clicks"
+    assert not (path.parent / "schemas/campaign/2.json").exists()
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -240,6 +255,7 @@ def test_the_runs_of_a_query_that_left_the_catalog_keep_the_rules_of_their_versi
         {"rules": {"never_above": []}},
         {"rules": {"never_above": {"metrics_clicks": 5}}},
         {"rules": {"never_above": {"metrics_clicks": "nobody"}}},
+        {"rules": {"never_above": {"metrics_clicks": "segments_date"}}},
         {"rules": {"never_above": {}, "more": 1}},
     ],
 )

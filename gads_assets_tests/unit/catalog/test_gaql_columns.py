@@ -70,6 +70,7 @@ def test_a_name_taken_in_python_is_followed_by_its_attribute() -> None:
     ("text", "field", "hint"),
     [
         ("SELECT campaign.nme FROM campaign", "campaign.nme", "did you mean campaign.name?"),
+        ("SELECT campaign.ID FROM campaign", "campaign.ID", "did you mean campaign.id?"),
         ("SELECT campain.id FROM campaign", "campain.id", "did you mean campaign.id"),
         ("SELECT campaign.clicks FROM campaign", "campaign.clicks", "did you mean metrics.clicks?"),
         ("SELECT campaign.device FROM campaign", "campaign.device", "did you mean segments.device"),
