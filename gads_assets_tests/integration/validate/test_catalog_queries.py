@@ -1,6 +1,7 @@
 """Every query of the catalog, from the emulated API to its verdict."""
 
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from ulid import ULID
 
 from gads_assets.catalog.loading import load_catalog
 from gads_assets.catalog.shapes import Shape
+from gads_assets.domain.accounts import day_opens_at
 from gads_assets.domain.keys import PartitionKey, RunId
 from gads_assets.domain.manifest import RunManifest
 from gads_assets.domain.verdict import Rule
@@ -43,7 +45,7 @@ def _sealed(source: GoogleAdsSource, sink: RawSink) -> dict[PartitionKey, RunMan
             days=DAYS[-1:] if query.shape is Shape.SNAPSHOT else DAYS,
             run_seq=lambda: next(numbers),
             new_run_id=lambda: RunId(str(ULID())),
-            now=lambda: NOW,
+            now=partial(day_opens_at, account.time_zone, DAYS[-1], query.settling_delay),
             code_version="test",
         )
     }
