@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 
 from ulid import ULID
@@ -107,6 +107,10 @@ def as_line(row: Mapping[str, object]) -> bytes:
     return json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode()
 
 
+def as_lines(documents: Iterable[bytes]) -> bytes:
+    return b"".join(document + b"\n" for document in documents)
+
+
 def unused_run_id() -> RunId:
     return RunId(str(ULID()))
 
@@ -157,7 +161,7 @@ def seal(
     extracted_at: datetime = datetime(2024, 7, 1, tzinfo=UTC),
 ) -> RunManifest:
     with sink.begin(partition, unused_run_id()) as writer:
-        writer.extend(map(as_line, rows))
+        writer.write(as_lines(map(as_line, rows)))
         return writer.seal(
             run_facts(partition, run_seq=run_seq, schema_version=schema_version, extracted_at=extracted_at)
         )

@@ -72,7 +72,7 @@ def extract_days(
             for row_day, lines in rows.lines(batch):
                 day_text = first if row_day is None else row_day[:_DAY_LENGTH]
                 if day_text in writers:
-                    writers[day_text].extend(lines)
+                    writers[day_text].write(lines)
                 elif not first < day_text < last:
                     raise _of_another_day(account, days, day_text)
         _require_whole(specification, account, received)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-import orjson
+import msgspec
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
@@ -18,21 +18,21 @@ _FIELD_MASK: Final = "google.protobuf.FieldMask"
 
 _READ: Final = """
 def read(rows):
-    day, lines = None, []
+    day, values = None, []
     for row in rows:
         {body}
         its_day = {day}
-        if its_day != day or len(lines) == 64:
-            if lines:
-                yield day, lines
-            day, lines = its_day, []
-        lines.append(_dumps({{{members}}}))
-    if lines:
-        yield day, lines
+        if its_day != day or len(values) == 64:
+            if values:
+                yield day, _lines(values)
+            day, values = its_day, []
+        values.append(_Values({values}))
+    if values:
+        yield day, _lines(values)
 """
 
 _Convert = Callable[[Any], Any]
-_Read = Callable[[Iterable[Message]], Iterator[tuple[str | None, list[bytes]]]]
+_Read = Callable[[Iterable[Message]], Iterator[tuple[str | None, bytes]]]
 
 
 class RowEncoder:
@@ -46,15 +46,18 @@ class RowEncoder:
         if day_field and not any(column.field == day_field for column in columns):
             raise CatalogError(f"the query does not select {day_field}; add it, rows are split into days by it")
         self.lines: Final = _compiled(tuple(columns), api_version, day_field)
-        """Of rows: what the `day_field` of some holds, as the API wrote it, and their JSON without line breaks; a few
-        dozen rows at a time, of one day. Rows without a day have an empty one; without a `day_field` it is None."""
+        """Of rows: what the `day_field` of some holds, as the API wrote it, and their JSON lines; a few dozen rows at a
+        time, of one day. Rows without a day have an empty one; without a `day_field` it is None."""
 
 
 @lru_cache(maxsize=64)
 def _compiled(columns: tuple[Column, ...], api_version: str, day_field: str | None) -> _Read:
     """A generator of straight lines, as dataclasses are made: going through a list of columns for each row takes twice
     as long. Its source holds names of descriptors and numbers, nothing that anybody wrote."""
-    names: dict[str, Any] = {"_dumps": orjson.dumps}  # which writes what JSON cannot hold as null
+    names: dict[str, Any] = {
+        "_Values": msgspec.defstruct("Values", [column.name for column in columns], gc=False),
+        "_lines": msgspec.json.Encoder().encode_lines,  # which writes what JSON cannot hold as null
+    }
     found: dict[tuple[str, ...], str] = {(): "row"}
     body: list[str] = []
     for position, column in enumerate(columns):
@@ -69,8 +72,8 @@ def _compiled(columns: tuple[Column, ...], api_version: str, day_field: str | No
         names[f"_convert_value{position}"] = _enum_names(leaf) or _converter(leaf)
     fields = [column.field for column in columns]
     day = f'value{fields.index(day_field)} or ""' if day_field else "None"
-    members = ", ".join(f"{column.name!r}: value{position}" for position, column in enumerate(columns))
-    source = _READ.format(body="\n        ".join(body), day=day, members=members)
+    values = ", ".join(f"value{position}" for position in range(len(columns)))
+    source = _READ.format(body="\n        ".join(body), day=day, values=values)
     exec(compile(source, f"<columns of {api_version}>", "exec"), names)  # noqa: S102
     read: _Read = names["read"]
     return read
@@ -111,7 +114,7 @@ def _converter(field: FieldDescriptor) -> _Convert | None:
 
 def _single_converter(field: FieldDescriptor) -> _Convert | None:
     if field.type == FieldDescriptor.TYPE_MESSAGE:
-        return lambda message: orjson.dumps(_plain(message), option=orjson.OPT_SORT_KEYS).decode()
+        return lambda message: msgspec.json.encode(_plain(message), order="deterministic").decode()
     return _scalar_converter(field)
 
 

@@ -8,7 +8,7 @@ from dataclasses import fields
 from datetime import UTC, date, datetime
 from typing import Any, TypeVar
 
-import orjson
+import msgspec
 from sqlalchemy import Column, RowMapping, Select, Table, Text, and_, bindparam, cast, column, func, select
 from sqlalchemy.dialects.postgresql import JSONB
 
@@ -47,8 +47,8 @@ def rows_json(rows: Iterable[Mapping[str, object]]) -> str:
     """As JSON that PostgreSQL accepts: its texts hold neither NUL nor half a surrogate pair, which quoted data may."""
     given = list(rows)
     try:
-        written = orjson.dumps(given).decode()
-    except orjson.JSONEncodeError:  # half a surrogate pair, or a type of ours that it does not know
+        written = msgspec.json.encode(given).decode()
+    except (TypeError, UnicodeEncodeError):  # half a surrogate pair, or a type of ours that it does not know
         written = json.dumps(given, default=_written)
     # Cleaning takes longer than all the rest, and the escapes show whether there is anything to clean.
     return json.dumps(_cleaned(given), default=_written) if _UNSTORABLE.search(written) else written

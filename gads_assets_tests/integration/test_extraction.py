@@ -17,7 +17,7 @@ from gads_assets.catalog.fields import columns_of
 from gads_assets.catalog.gaql import parse_gaql
 from gads_assets.catalog.loading import load_catalog
 from gads_assets.catalog.specification import QuerySpecification
-from gads_assets.domain.accounts import Account
+from gads_assets.domain.accounts import Account, day_opens_at
 from gads_assets.domain.keys import CustomerId, PartitionKey, RunId
 from gads_assets.domain.manifest import RunManifest
 from gads_assets.emulator.accounts import ACCOUNTS, MANAGER_CUSTOMER_ID
@@ -150,7 +150,9 @@ def test_sealed_rows_equal_what_the_api_produced_field_by_field(
     source: GoogleAdsSource, sink: RawSink, accounts: dict[str, Account], customer: str, name: str
 ) -> None:
     query = CATALOG.query(name)
-    manifests = extract(source, sink, accounts[customer], query, days=WEEK[: query.shape.days_per_call or len(WEEK)])
+    days = WEEK[: query.shape.days_per_call or len(WEEK)]
+    opens_at = day_opens_at(accounts[customer].time_zone, days[-1], query.settling_delay)
+    manifests = extract(source, sink, accounts[customer], query, days=days, now=opens_at)
     emulated = next(account for account in ACCOUNTS if account.customer_id == customer)
     plan = plan_answer(manifests[0].gaql, emulated, CATALOG.api_version)
     produced = [
@@ -454,7 +456,9 @@ def test_more_rows_than_one_batch_arrive_whole_and_in_order(source: GoogleAdsSou
     emulated = next(known for known in ACCOUNTS if known.customer_id == account.customer_id)
     produced = answer(plan_answer(gaql, emulated, "v26"), emulated, ACCOUNTS)
     encoder = RowEncoder(columns_of(parse_gaql(gaql), "v26"), "v26")
-    received = [json.loads(line) for batch in batches for _, lines in encoder.lines(batch) for line in lines]
+    received = [
+        json.loads(line) for batch in batches for _, lines in encoder.lines(batch) for line in lines.splitlines()
+    ]
     assert [tuple(row.values()) for row in received] == [values[:3] for values in produced]
 
 

@@ -14,7 +14,7 @@ from gads_assets.catalog.specification import Catalog, Column, QuerySchema, Term
 from gads_assets.domain.keys import CustomerId, PartitionKey, RunId
 from gads_assets.raw.layout import PAYLOAD, SEAL, run_path
 from gads_assets.raw.sink import RawSink
-from gads_assets_tests.sealed_runs import QUERY, as_line, catalog, key, run_facts, unused_run_id
+from gads_assets_tests.sealed_runs import QUERY, as_line, as_lines, catalog, key, run_facts, unused_run_id
 
 COLUMNS = (
     Column(name="customer_id", field="customer.id", type="bigint"),
@@ -90,7 +90,7 @@ class Run:
 
     def seal(self, *lines: bytes) -> None:
         with self.sink.begin(self.key, self.run_id) as writer:
-            writer.extend(lines)
+            writer.write(as_lines(lines))
             writer.seal(run_facts(self.key, run_seq=self.run_seq))
 
     def beside(self, days: int = 0, customer: str | None = None) -> "Run":

@@ -15,7 +15,7 @@ from gads_assets.domain.manifest import RunManifest
 from gads_assets.domain.verdict import Rule, Verdict
 from gads_assets.raw.sink import RawSink
 from gads_assets.validate.judging import judge_runs
-from gads_assets_tests.sealed_runs import catalog, key, row, run_facts, schema, seal, unused_run_id
+from gads_assets_tests.sealed_runs import as_lines, catalog, key, row, run_facts, schema, seal, unused_run_id
 
 # The rule that is broken, then what is changed in each row of an otherwise good run.
 BROKEN: Sequence[tuple[Rule, list[dict[str, object]]]] = (
@@ -47,7 +47,7 @@ def _broken(verdict: Verdict) -> set[Rule]:
 
 def _seal_lines(sink: RawSink, partition: PartitionKey, lines: Sequence[bytes]) -> RunManifest:
     with sink.begin(partition, unused_run_id()) as writer:
-        writer.extend(lines)
+        writer.write(as_lines(lines))
         return writer.seal(run_facts(partition))
 
 

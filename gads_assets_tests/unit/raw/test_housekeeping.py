@@ -44,7 +44,7 @@ writer = RawSink(root).begin(key(), run_id)
 if moment == "begun":
     stop()
 for _ in range(10_000):
-    writer.append(os.urandom(20).hex().encode())
+    writer.write(os.urandom(20).hex().encode() + b"\\n")
 if moment == "written":
     stop()
 if moment == "seal drafted":
@@ -274,7 +274,7 @@ def test_a_seal_put_in_place_during_the_removal_wins(sink: RawSink, monkeypatch:
 def test_a_run_that_was_removed_cannot_be_sealed(sink: RawSink) -> None:
     run_id = unused_run_id()
     with sink.begin(PARTITION, run_id) as writer:
-        writer.append(b"{}")
+        writer.write(b"{}\n")
         sink.remove_unsealed(PARTITION, run_id)
         with pytest.raises(RawSinkError, match="it was removed meanwhile: run again"):
             writer.seal(run_facts(PARTITION))
@@ -300,7 +300,7 @@ def test_of_a_seal_and_a_removal_at_the_same_moment_exactly_one_wins_in_400_trie
 
     def seal_one(run_id: RunId) -> RunManifest | None:
         with sink.begin(PARTITION, run_id) as writer:
-            writer.append(b"{}")
+            writer.write(b"{}\n")
             together.wait()
             try:
                 return writer.seal(run_facts(PARTITION))

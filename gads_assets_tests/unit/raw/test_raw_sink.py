@@ -6,6 +6,7 @@ import resource
 import socket
 import sys
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -72,10 +73,23 @@ def test_the_same_rows_give_the_same_bytes(sink: RawSink) -> None:
     assert first.files == second.files
 
 
+def test_the_same_rows_give_the_same_bytes_in_whatever_portions_they_come(sink: RawSink) -> None:
+    lines = [b"%s\n" % sha256(b"%d" % number).hexdigest().encode()[: number % 60] for number in range(5000)]
+    files = set()
+    for portion in (1, 7, 64, 5000):
+        with sink.begin(PARTITION, unused_run_id()) as writer:
+            for first in range(0, len(lines), portion):
+                writer.write(b"".join(lines[first : first + portion]))
+            run = writer.seal(run_facts(PARTITION))
+        assert run.record_count == len(lines)
+        files.add(run.files)
+    assert len(files) == 1
+
+
 def test_a_run_without_its_seal_does_not_exist(any_sink: RawSink) -> None:
     run_id = unused_run_id()
     writer = any_sink.begin(PARTITION, run_id)
-    writer.append(b"{}")
+    writer.write(b"{}\n")
     assert any_sink.sealed_runs(PARTITION) == []
     with pytest.raises(RunNotFoundError, match="does not exist"):
         any_sink.manifest(PARTITION, run_id)
@@ -114,7 +128,7 @@ def test_a_sealed_run_takes_neither_rows_nor_a_second_seal_nor_its_removal(any_s
     with any_sink.begin(PARTITION, unused_run_id()) as writer:
         run = writer.seal(run_facts(PARTITION))
         with pytest.raises(SealedRunError):
-            writer.append(b"{}")
+            writer.write(b"{}\n")
         with pytest.raises(SealedRunError):
             writer.seal(run_facts(PARTITION))
         writer.abandon()
@@ -127,7 +141,7 @@ def test_a_run_that_was_given_up_takes_neither_rows_nor_a_seal(any_sink: RawSink
     writer = any_sink.begin(PARTITION, unused_run_id())
     writer.abandon()
     with pytest.raises(RawSinkError, match="ended without a seal; begin another"):
-        writer.append(b"{}")
+        writer.write(b"{}\n")
     with pytest.raises(RawSinkError, match="ended without a seal; begin another"):
         writer.seal(run_facts(PARTITION))
 
@@ -139,7 +153,7 @@ def test_a_run_with_a_write_that_failed_cannot_be_sealed(sink: RawSink) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, limits[1]))
         try:
             with pytest.raises(RawSinkError, match="cannot be written"):
-                writer.extend([incompressible] * 64)
+                writer.write(incompressible)
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         with pytest.raises(RawSinkError, match="ended without a seal"):
@@ -160,7 +174,7 @@ def test_a_seal_that_somebody_else_wrote_is_not_replaced(any_sink: RawSink) -> N
 def test_an_error_while_writing_leaves_no_directory_behind(sink: RawSink, tmp_path: Path) -> None:
     def crash_after_a_row() -> None:
         with sink.begin(PARTITION, unused_run_id()) as writer:
-            writer.append(b"{}")
+            writer.write(b"{}\n")
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
