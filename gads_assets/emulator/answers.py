@@ -24,10 +24,11 @@ from gads_assets.emulator.entities import (
 )
 from gads_assets.emulator.failures import query_refused
 from gads_assets.emulator.faults import RowFaults
-from gads_assets.emulator.plan import CUSTOMER_CLIENT, DATE_SEGMENTS, AnswerPlan
+from gads_assets.emulator.plan import CUSTOMER_CLIENT, AnswerPlan
 from gads_assets.emulator.rows import RowFacts, Value
 from gads_assets.emulator.traffic import Traffic, campaign_traffic, counted, late_share, split, total
 from gads_assets.emulator.values import segment_combinations
+from gads_assets.emulator.windows import DATE_SEGMENTS
 
 Values = tuple[Value, ...]
 RowFaultsOf = Callable[[date | None], RowFaults]

@@ -34,6 +34,14 @@ def predicate(condition: Condition, leaf: FieldDescriptor) -> Callable[[Value], 
 def _test(condition: Condition, leaf: FieldDescriptor) -> tuple[Callable[[Value], bool], bool]:
     """What to try on a value that is there, and whether the condition asks for the opposite."""
     operator, negative = condition.operator, condition.operator in _NEGATIVE
+    if leaf.message_type is not None:
+        raise query_refused("PROHIBITED_FIELD_IN_WHERE_CLAUSE", f"{condition.field} cannot be filtered by.")
+    if (operator in _PATTERNS and leaf.type != FieldDescriptor.TYPE_STRING) or (
+        operator in _OF_LISTS and not leaf.is_repeated
+    ):
+        raise query_refused(
+            "OPERATOR_FIELD_MISMATCH", f"The operator {operator.value} does not go with {condition.field}."
+        )
     if operator in (Operator.IS_NULL, Operator.IS_NOT_NULL):
         return (lambda _: True), negative
     if operator in _PATTERNS:
@@ -86,6 +94,7 @@ def _regexp(pattern: str) -> re.Pattern[str]:
 _NEGATIVE = frozenset(
     {Operator.NOT_EQUALS, Operator.NOT_IN, Operator.NOT_LIKE, Operator.NOT_REGEXP_MATCH, Operator.CONTAINS_NONE}
 )
+_OF_LISTS = frozenset({Operator.CONTAINS_ANY, Operator.CONTAINS_ALL, Operator.CONTAINS_NONE})
 _PATTERNS: dict[Operator, Callable[[str], re.Pattern[str]]] = {
     Operator.LIKE: _like,
     Operator.NOT_LIKE: _like,

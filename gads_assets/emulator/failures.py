@@ -32,8 +32,12 @@ class RefusedCallError(Exception):
         self.retry_delay = retry_delay
 
 
+def invalid_argument(category: str, code: str, message: str) -> RefusedCallError:
+    return RefusedCallError(message, status=grpc.StatusCode.INVALID_ARGUMENT, category=category, code=code)
+
+
 def query_refused(code: str, message: str) -> RefusedCallError:
-    return RefusedCallError(message, status=grpc.StatusCode.INVALID_ARGUMENT, category="query_error", code=code)
+    return invalid_argument("query_error", code, message)
 
 
 def permission_denied(code: str, message: str) -> RefusedCallError:

@@ -43,7 +43,8 @@ QUERIES: dict[str, tuple[list[str], str]] = {
     ),
     "conversions_by_action": (
         ["segments.date", "campaign.id", "segments.conversion_action"],
-        f"segments.conversion_action_name, segments.conversion_action_category, {METRICS} FROM campaign{WEEK}",
+        "segments.conversion_action_name, segments.conversion_action_category, metrics.conversions, "
+        f"metrics.conversions_value, metrics.all_conversions FROM campaign{WEEK}",
     ),
     "asset_group": (
         ["segments.date", "asset_group.id"],

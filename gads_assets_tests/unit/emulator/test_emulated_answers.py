@@ -5,6 +5,7 @@ from datetime import date, timedelta
 
 import pytest
 
+from gads_assets.catalog.gaql_query import CHANGE_TIME_FIELDS
 from gads_assets.catalog.loading import load_catalog
 from gads_assets.emulator.accounts import ACCOUNTS, EmulatedAccount
 from gads_assets.emulator.answers import answer
@@ -15,6 +16,8 @@ from gads_assets.emulator.rows import Value
 
 MANAGER, BAKERY, BIKES, STATIONERY, _ = ACCOUNTS
 CLIENTS = (BAKERY, BIKES, STATIONERY)
+TODAY = date(2024, 6, 30)
+UNSELECTED = "EXPECTED_REFERENCED_FIELD_IN_SELECT_CLAUSE"
 WEEK = "segments.date BETWEEN '2024-06-03' AND '2024-06-09'"
 
 
@@ -28,6 +31,14 @@ def refusal(gaql: str, account: EmulatedAccount = BAKERY) -> str | None:
     with pytest.raises(RefusedCallError) as refused:
         rows(gaql, account)
     return refused.value.code
+
+
+def refused_on(today: date, gaql: str) -> str | None:
+    try:
+        plan_answer(gaql, BAKERY, "v26", today=today)
+    except RefusedCallError as error:
+        return error.code
+    return None
 
 
 @pytest.mark.parametrize("account", CLIENTS, ids=lambda account: str(account.customer_id))
@@ -195,16 +206,115 @@ def test_a_manager_has_an_account_but_no_campaigns_of_its_own() -> None:
         ("SELECT campaign.id FROM campaign WHERE campaign.id = 'first'", "BAD_NUMBER"),
         ("SELECT campaign.id FROM campaign WHERE customer.manager = 'maybe'", "BAD_VALUE"),
         ("SELECT campaign.id FROM campaign WHERE campaign.name REGEXP_MATCH '('", "BAD_VALUE"),
-        (
-            "SELECT campaign.id FROM campaign WHERE segments.device = MOBILE",
-            "EXPECTED_REFERENCED_FIELD_IN_SELECT_CLAUSE",
-        ),
+        ("SELECT campaign.id FROM campaign WHERE segments.device = MOBILE", UNSELECTED),
         ("SELECT segments.keyword.info.text FROM campaign", "PROHIBITED_SEGMENT_IN_SELECT_OR_WHERE_CLAUSE"),
         ("SELECT metrics.clicks FROM customer_client", "PROHIBITED_METRIC_IN_SELECT_OR_WHERE_CLAUSE"),
+        ("SELECT segments.device FROM customer_client", "PROHIBITED_SEGMENT_IN_SELECT_OR_WHERE_CLAUSE"),
+        ("SELECT metrics.clicks FROM conversion_action", "PROHIBITED_METRIC_IN_SELECT_OR_WHERE_CLAUSE"),
+        ("SELECT segments.device FROM conversion_action", "PROHIBITED_SEGMENT_IN_SELECT_OR_WHERE_CLAUSE"),
+        ("SELECT segments.month FROM campaign", "EXPECTED_FILTERS_ON_DATE_RANGE"),
+        ("SELECT campaign.id FROM campaign WHERE segments.date = '2024-W23-1'", "INVALID_DATE_FORMAT"),
+        ("SELECT campaign.id FROM campaign WHERE segments.month = '2024-06-02'", "MISALIGNED_DATE_FOR_FILTER"),
+        ("SELECT campaign.id FROM campaign WHERE segments.week = '2024-06-04'", "MISALIGNED_DATE_FOR_FILTER"),
+        (f"SELECT campaign.id FROM campaign WHERE {WEEK} ORDER BY segments.date", UNSELECTED),
+        ("SELECT campaign.id FROM campaign ORDER BY campaign.labels", "PROHIBITED_FIELD_IN_ORDER_BY_CLAUSE"),
+        ("SELECT campaign.id FROM campaign ORDER BY campaign.manual_cpc", "PROHIBITED_FIELD_IN_ORDER_BY_CLAUSE"),
+        ("SELECT campaign.id FROM campaign WHERE campaign.manual_cpc IS NULL", "PROHIBITED_FIELD_IN_WHERE_CLAUSE"),
+        ("SELECT campaign.id FROM campaign WHERE campaign.id LIKE '1%'", "OPERATOR_FIELD_MISMATCH"),
+        ("SELECT campaign.id FROM campaign WHERE campaign.status REGEXP_MATCH 'E.*'", "OPERATOR_FIELD_MISMATCH"),
+        ("SELECT campaign.id FROM campaign WHERE campaign.name CONTAINS ANY ('a')", "OPERATOR_FIELD_MISMATCH"),
+        ("SELECT campaign.id FROM campaign PARAMETERS include_removed = true", "BAD_PARAMETER_NAME"),
+        ("SELECT campaign.id FROM campaign PARAMETERS include_drafts = 1", "BAD_PARAMETER_VALUE"),
     ],
 )
 def test_what_the_api_would_refuse_is_refused_with_its_own_code(gaql: str, code: str) -> None:
     assert refusal(gaql) == code
+
+
+CONVERSIONS = "metrics.conversions, metrics.all_conversions_value, metrics.cost_per_conversion"
+
+
+@pytest.mark.parametrize("segment", ["conversion_action", "conversion_action_category", "external_conversion_source"])
+@pytest.mark.parametrize(
+    "metric", ["clicks", "impressions", "cost_micros", "interactions", "ctr", "search_click_share"]
+)
+def test_what_is_not_counted_by_conversion_is_refused_beside_a_segment_that_is(segment: str, metric: str) -> None:
+    prohibited = "PROHIBITED_SEGMENT_WITH_METRIC_IN_SELECT_OR_WHERE_CLAUSE"
+    select = f"SELECT campaign.id, segments.{segment}, {CONVERSIONS}"
+    assert refusal(f"{select}, metrics.{metric} FROM campaign WHERE {WEEK}") == prohibited
+    assert refusal(f"{select} FROM campaign WHERE {WEEK} AND metrics.{metric} > 0") == prohibited
+    assert rows(f"{select} FROM campaign WHERE {WEEK}")
+
+
+@pytest.mark.parametrize(
+    ("when", "code"),
+    [
+        ("segments.date = '2024-06-30'", None),
+        ("segments.date = '20240630'", None),
+        ("segments.date BETWEEN '2024-06-29' AND '2024-06-29'", None),
+        ("segments.date >= '2024-06-29' AND segments.date < '2024-06-30'", None),
+        ("segments.date DURING YESTERDAY", None),
+        ("segments.date = '2024-04-01'", None),
+        ("segments.date = '2024-03-31'", "DATE_TOO_OLD"),
+        ("segments.date BETWEEN '2024-06-28' AND '2024-06-29'", "EXPECTED_FILTER_ON_A_SINGLE_DAY"),
+        ("segments.date >= '2024-06-29'", "EXPECTED_FILTER_ON_A_SINGLE_DAY"),
+        ("segments.date = '2024-06-28' AND segments.date = '2024-06-29'", "EXPECTED_FILTER_ON_A_SINGLE_DAY"),
+        ("segments.date DURING LAST_7_DAYS", "EXPECTED_FILTER_ON_A_SINGLE_DAY"),
+        ("click_view.page_number = 1", "EXPECTED_FILTER_ON_A_SINGLE_DAY"),
+        ("segments.date = '2024-06-29' AND metrics.impressions > 0", "PROHIBITED_METRIC_IN_SELECT_OR_WHERE_CLAUSE"),
+    ],
+)
+def test_clicks_are_given_for_one_day_of_the_last_90(when: str, code: str | None) -> None:
+    assert refused_on(TODAY, f"SELECT click_view.gclid, segments.date FROM click_view WHERE {when}") == code
+
+
+@pytest.mark.parametrize(("resource", "oldest"), [("change_event", "2024-05-31"), ("change_status", "2024-04-01")])
+@pytest.mark.parametrize(
+    ("when", "code"),
+    [
+        ("CHANGED >= '2024-06-29 00:00:00' AND CHANGED < '2024-06-30 00:00:00' LIMIT 10000", None),
+        ("CHANGED BETWEEN 'OLDEST' AND '2024-06-30 12:30:00.123456' LIMIT 1", None),
+        ("CHANGED DURING LAST_14_DAYS LIMIT 5", None),
+        ("CHANGED = '2024-06-29' LIMIT 5", None),
+        ("CHANGED DURING LAST_14_DAYS", "LIMIT_NOT_SPECIFIED"),
+        ("CHANGED DURING LAST_14_DAYS LIMIT 10001", "INVALID_LIMIT_CLAUSE"),
+        ("CHANGED >= '2024-06-29' LIMIT 5", "CHANGE_DATE_RANGE_INFINITE"),
+        ("CHANGED < '2024-06-29' LIMIT 5", "CHANGE_DATE_RANGE_INFINITE"),
+        ("campaign.id = 1 LIMIT 5", "CHANGE_DATE_RANGE_INFINITE"),
+        ("CHANGED BETWEEN '2024-06-30' AND '2024-06-29' LIMIT 5", "CHANGE_DATE_RANGE_NEGATIVE"),
+        ("CHANGED >= '2024-06-29' AND CHANGED < '2024-06-29' LIMIT 5", "CHANGE_DATE_RANGE_NEGATIVE"),
+        ("CHANGED > '2024-01-01' AND CHANGED <= 'OLDEST' LIMIT 5", "START_DATE_TOO_OLD"),
+        ("CHANGED BETWEEN 'yesterday' AND 'today' LIMIT 5", "INVALID_DATE_FORMAT"),
+        ("CHANGED != '2024-06-29' LIMIT 5", "BAD_OPERATOR"),
+        ("segments.date = '2024-06-29' LIMIT 5", "PROHIBITED_SEGMENT_IN_SELECT_OR_WHERE_CLAUSE"),
+    ],
+)
+def test_changes_are_given_up_to_a_limit_and_for_a_recent_range_only(
+    resource: str, oldest: str, when: str, code: str | None
+) -> None:
+    where = when.replace("CHANGED", CHANGE_TIME_FIELDS[resource]).replace("OLDEST", oldest)
+    assert refused_on(TODAY, f"SELECT {resource}.resource_name FROM {resource} WHERE {where}") == code
+
+
+@pytest.mark.parametrize(
+    ("period", "days"),
+    [
+        ("segments.week = '2024-06-03'", "BETWEEN '2024-06-03' AND '2024-06-09'"),
+        ("segments.month = '2024-06-01'", "BETWEEN '2024-06-01' AND '2024-06-30'"),
+        ("segments.quarter = '2024-04-01'", "BETWEEN '2024-04-01' AND '2024-06-30'"),
+        ("segments.year = 2024", "BETWEEN '2024-01-01' AND '2024-12-31'"),
+        ("segments.month > '2024-04-01' AND segments.month <= '2024-05-01'", "BETWEEN '2024-05-01' AND '2024-05-31'"),
+    ],
+)
+def test_weeks_months_quarters_and_years_choose_days_without_being_selected(period: str, days: str) -> None:
+    select = "SELECT campaign.id, metrics.clicks FROM campaign WHERE"
+    assert rows(f"{select} {period}") == rows(f"{select} segments.date {days}") != []
+
+
+def test_resource_names_that_were_not_selected_are_left_out_on_request() -> None:
+    select = "SELECT campaign.id FROM campaign PARAMETERS include_drafts = true, omit_unselected_resource_names ="
+    assert {"campaign.resource_name" in row for row in rows(f"{select} false")} == {True}
+    assert {"campaign.resource_name" in row for row in rows(f"{select} TRUE")} == {False}
 
 
 def test_metrics_are_never_given_for_a_manager() -> None:

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from gads_assets.catalog.fields import row_descriptor
+from gads_assets.catalog.gaql_query import CHANGE_TIME_FIELDS
 from gads_assets.catalog.loading import load_catalog
 from gads_assets.emulator import answers
-from gads_assets.emulator.accounts import ACCOUNTS
+from gads_assets.emulator.accounts import ACCOUNTS, made_up_accounts
 from gads_assets.emulator.answers import answer, answer_facts
+from gads_assets.emulator.compatibility import OFFERS
 from gads_assets.emulator.entities import is_dark
 from gads_assets.emulator.failures import RefusedCallError
 from gads_assets.emulator.faults import RowFaults
@@ -20,6 +22,7 @@ from gads_assets.emulator.plan import AnswerPlan, plan_answer
 from gads_assets.emulator.serializing import RowSerializer, framed, varint
 
 BAKERY = ACCOUNTS[1]
+AGENCY = made_up_accounts(30)
 QUERIES = ("campaign", "ad_group", "keyword_view", "search_term_view")
 WIDE = {name: ", ".join(load_catalog(None).query(name).gaql.select) for name in QUERIES}
 MESSAGES = messages_of("v26")
@@ -78,6 +81,16 @@ def test_any_other_query_is_put_together_rightly_too(gaql: str) -> None:
         ] == rows
 
 
+# What the API wants beside the fields.
+TERMS = {
+    "click_view": " WHERE segments.date = '2024-06-04'",
+    **{
+        resource: f" WHERE {field} BETWEEN '2019-01-01' AND '2024-01-01' LIMIT 10000"
+        for resource, field in CHANGE_TIME_FIELDS.items()
+    },
+}
+
+
 def test_every_resource_answers_with_its_plain_fields() -> None:
     asked = 0
     for group in row_descriptor("v26").fields:
@@ -86,12 +99,30 @@ def test_every_resource_answers_with_its_plain_fields() -> None:
             continue
         plain = [field.name.removesuffix("_") for field in message.fields if field.message_type is None]
         gaql = f"SELECT {', '.join(f'{group.name}.{name}' for name in plain)} FROM {group.name}"
-        plan = plan_answer(gaql, BAKERY, "v26")
+        plan = plan_answer(gaql + TERMS.get(group.name, ""), BAKERY, "v26")
         rows = list(islice(filled(plan, RowFaults(size=40)), 40))
         contents = islice(serialized(plan, RowFaults(size=40)), 40)
         assert [type(row).FromString(content) for row, content in zip(rows, contents, strict=True)] == rows
         asked += bool(rows)
     assert asked > 100
+
+
+@pytest.mark.parametrize("segments", ["", "segments.date", "segments.date, segments.device"])
+def test_no_two_rows_of_any_resource_have_the_same_resource_name_and_segments(segments: str) -> None:
+    asked = 0
+    for group in row_descriptor("v26").fields:
+        offered = OFFERS.get(group.name)
+        if group.name in ("metrics", "segments") or (segments and offered and "device" not in offered.segments):
+            continue
+        select = ", ".join(filter(None, (f"{group.name}.resource_name", segments)))
+        days = " WHERE segments.date BETWEEN '2024-06-03' AND '2024-06-05'" if segments else ""
+        gaql = f"SELECT {select} FROM {group.name}{TERMS.get(group.name, days)}"
+        for account in (BAKERY, AGENCY[3]):
+            plan = plan_answer(gaql, account, "v26")
+            rows = Counter(answer(plan, account, AGENCY, row_faults=lambda _: RowFaults(size=500)))
+            assert set(rows.values()) <= {1}, gaql
+            asked += bool(rows)
+    assert asked > 200
 
 
 @pytest.mark.parametrize("name", QUERIES)
