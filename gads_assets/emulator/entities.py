@@ -27,6 +27,7 @@ _CHAINS: dict[str, tuple[str, ...]] = {
     "ad_group_ad": (CAMPAIGN, AD_GROUP, AD),
     "campaign_search_term_view": (CAMPAIGN, CAMPAIGN_TERM),
     "geographic_view": (CAMPAIGN, PLACE),
+    "user_location_view": (CAMPAIGN, PLACE),
     "asset_group": (CAMPAIGN, ASSET_GROUP),
     "conversion_action": (CONVERSION_ACTION,),
     **dict.fromkeys(

@@ -49,7 +49,11 @@ _ACTIONS = (
     ("Store visit", "STORE_VISIT"), ("Download", "DOWNLOAD"),
 )  # fmt: skip
 # Rows whose identity or state could be missing would be unlike anything the API sends.
-_ALWAYS_PRESENT = frozenset({"resource_name", "id", "criterion_id", "name", "status", "type_"})
+_ALWAYS_PRESENT = frozenset({"resource_name", "id", "criterion_id", "name", "status", "type_", "field_type"})
+# By these alone the rows of a view are told from each other: no two of them say the same, and none says nothing.
+_TELLING = frozenset(
+    {"expanded_final_url", "final_url", "gclid", "place_id", "placement", "search_term", "unexpanded_final_url"}
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,11 +96,21 @@ class SelectedField:
             return _ID_TYPES[self.leaf.type](entity.id)
         if not all(_chosen(step, seed) for step in self.descriptors if in_choice(step)):
             return None
+        if self._names_a_resource:
+            # A campaign_asset is of a campaign and of an asset, always; other references may be missing.
+            missing = self.leaf.name not in self.group and left_out(self.leaf, *seed)
+            return None if missing else _resource_name(self.leaf.name, facts)
+        if entity and self.leaf.name in _TELLING and len(self.descriptors) == 2:
+            return str(made_up(self.leaf, *seed)) + f"{'&page=' if 'url' in self.leaf.name else ' '}{entity.id}"
         if self.leaf.name not in _ALWAYS_PRESENT and left_out(self.leaf, *seed):
             return None
-        if self.leaf.name in ("campaign", "ad_group", "customer", "campaign_budget"):
-            return _resource_name(self.leaf.name, facts)
         return made_up(self.leaf, *seed)
+
+    @property
+    def _names_a_resource(self) -> bool:
+        row = self.descriptors[0].containing_type
+        text = self.leaf.type == FieldDescriptor.TYPE_STRING and not self.leaf.is_repeated
+        return text and len(self.descriptors) == 2 and row is not None and self.leaf.name in row.fields_by_name
 
 
 def select_field(path: str, api_version: str) -> SelectedField:
@@ -301,6 +315,8 @@ _ATTRIBUTES: dict[str, Callable[[RowFacts], Value]] = {
     "campaign_search_term_view.search_term": _campaign_term,
     "geographic_view.country_criterion_id": _country,
     "geographic_view.location_type": lambda facts: _LOCATION_TYPES[_of(PLACE, facts).position % 2],
+    "user_location_view.country_criterion_id": _country,
+    "user_location_view.targeting_location": lambda facts: _of(PLACE, facts).position % 2 == 0,
     "asset_group.name": lambda facts: _name(_of(ASSET_GROUP, facts)),
     "asset_group.status": _status(ASSET_GROUP),
     "conversion_action.name": lambda facts: _action_name(_of(CONVERSION_ACTION, facts)),

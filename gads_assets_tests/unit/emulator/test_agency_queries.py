@@ -50,6 +50,44 @@ QUERIES: dict[str, tuple[list[str], str]] = {
         ["segments.date", "asset_group.id"],
         f"campaign.id, asset_group.name, asset_group.status, asset_group.ad_strength, {METRICS} FROM asset_group{WEEK}",
     ),
+    "landing_page": (
+        ["segments.date", "landing_page_view.unexpanded_final_url"],
+        f"{METRICS} FROM landing_page_view{WEEK}",
+    ),
+    "expanded_landing_page": (
+        ["segments.date", "expanded_landing_page_view.expanded_final_url"],
+        f"{METRICS} FROM expanded_landing_page_view{WEEK}",
+    ),
+    "placement": (
+        ["segments.date", "ad_group.id", "detail_placement_view.placement"],
+        f"detail_placement_view.display_name, {METRICS} FROM detail_placement_view{WEEK}",
+    ),
+    "user_location": (
+        [
+            "segments.date",
+            "campaign.id",
+            "user_location_view.country_criterion_id",
+            "user_location_view.targeting_location",
+        ],
+        f"{METRICS} FROM user_location_view{WEEK}",
+    ),
+    "ad_asset": (
+        [
+            "segments.date",
+            "ad_group_ad_asset_view.ad_group_ad",
+            "ad_group_ad_asset_view.asset",
+            "ad_group_ad_asset_view.field_type",
+        ],
+        f"{METRICS} FROM ad_group_ad_asset_view{WEEK}",
+    ),
+    "campaign_asset": (
+        ["campaign_asset.campaign", "campaign_asset.asset", "campaign_asset.field_type"],
+        "campaign_asset.status FROM campaign_asset",
+    ),
+    "click": (
+        ["segments.date", "click_view.gclid"],
+        "click_view.page_number, metrics.clicks FROM click_view WHERE segments.date = '2024-06-04'",
+    ),
     "conversion_action": (
         ["conversion_action.id"],
         "conversion_action.name, conversion_action.category, conversion_action.tag_snippets FROM conversion_action",
