@@ -168,6 +168,7 @@ class _Service(_GenericHandler):
         self, *, accounts: Sequence[EmulatedAccount], faults: CallFaults, latency: float, today: date | None
     ) -> None:
         self._accounts: dict[str, EmulatedAccount] = {account.customer_id: account for account in accounts}
+        self._directly_accessible = [account.customer_id for account in accounts if account.parent is None]
         self._faults = faults
         self._latency = latency
         self._today = today
@@ -252,8 +253,8 @@ class _Service(_GenericHandler):
             self._strike("", "", None)
         except RefusedCallError as refusal:
             _abort(context, refusal, version, uuid.uuid4().hex)
-        roots = [account.customer_id for account in self._accounts.values() if account.parent is None]
-        return messages.customers_response(resource_names=[f"customers/{root}" for root in roots])
+        names = [f"customers/{customer_id}" for customer_id in self._directly_accessible]
+        return messages.customers_response(resource_names=names)
 
     def _begin(
         self, request: Any, context: grpc.ServicerContext, version: str, messages: ApiMessages, *, counted: bool
@@ -287,11 +288,17 @@ class _Service(_GenericHandler):
     def _account(self, customer_id: str, context: grpc.ServicerContext) -> EmulatedAccount:
         account = self._accounts.get(customer_id)
         login = _metadata(context).get("login-customer-id")
-        if account is None or login not in (customer_id, *managers_above(account, self._accounts)):
+        if account is None or login not in self._logins(account):
             raise user_permission_denied()
         if account.status != "ENABLED":
             raise customer_not_enabled()
         return account
+
+    def _logins(self, account: EmulatedAccount) -> Iterator[str | None]:
+        """Under which an account may be asked: the managers above it, and itself or none where access is direct."""
+        yield from managers_above(account, self._accounts)
+        if account.customer_id in self._directly_accessible:
+            yield from (account.customer_id, None)
 
 
 def _metadata(context: grpc.ServicerContext) -> dict[str, str]:

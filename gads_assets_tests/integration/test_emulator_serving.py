@@ -11,7 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import datetime, timedelta
 from pathlib import Path
 from time import monotonic
@@ -22,11 +22,18 @@ import pytest
 
 from gads_assets.catalog.fields import installed_api_versions
 from gads_assets.domain.keys import CustomerId
-from gads_assets.emulator.accounts import MANAGER_CUSTOMER_ID, made_up_accounts
+from gads_assets.emulator.accounts import MANAGER_CUSTOMER_ID, EmulatedAccount, made_up_accounts
 from gads_assets.emulator.faults import parse_faults
 from gads_assets.emulator.operations import Operation, read_operations
 from gads_assets.emulator.server import RunningEmulator, serve_emulator
-from gads_assets.errors import CustomerUnavailableError, GadsError, SettingsError, SetupError, TransientApiError
+from gads_assets.errors import (
+    CustomerUnavailableError,
+    GadsError,
+    QueryRefusedError,
+    SettingsError,
+    SetupError,
+    TransientApiError,
+)
 from gads_assets.extract.client import GoogleAdsSource, connect_to_emulator, connect_to_google
 from gads_assets_tests.agencies import enabled_accounts
 from gads_assets_tests.google_credentials import (
@@ -40,6 +47,7 @@ from gads_assets_tests.google_credentials import (
 )
 
 BAKERY = CustomerId("2145550101")
+ITSELF = "SELECT customer.id FROM customer"
 DAY = "SELECT campaign.id, segments.date FROM campaign WHERE segments.date = '2024-06-04'"
 COMMAND = "import typer; from gads_assets.cli.emulator import emulator; typer.run(emulator)"
 
@@ -202,22 +210,61 @@ def test_a_day_cut_short_ends_like_any_other(home: Path) -> None:
         assert row_count(connected(running)) == 600
 
 
-def test_an_account_opens_to_itself_and_to_the_managers_above_it_only(home: Path) -> None:
+def test_an_account_opens_to_the_managers_above_it_and_to_itself_where_access_is_direct(home: Path) -> None:
     root, team, other_team, *_ = agency = made_up_accounts(30)
     client = next(account for account in agency if account.parent == team.customer_id)
     with serve_emulator(home=home / "emulator", accounts=agency) as running:
+        source = connected(running)
 
-        def rows(login: CustomerId) -> int:
-            source = connect_to_emulator(running.endpoint, running.ca_path, api_version="v26", login_customer_id=login)
-            return sum(
-                len(batch)
-                for batch in source.stream(client.customer_id, DAY, login_customer_id=source.login_customer_id)
-            )
+        def rows(customer: EmulatedAccount, login: CustomerId, gaql: str = DAY) -> int:
+            return sum(len(batch) for batch in source.stream(customer.customer_id, gaql, login_customer_id=login))
 
-        assert rows(root.customer_id) == rows(team.customer_id) == rows(client.customer_id) > 5
-        for stranger in (other_team.customer_id, agency[-1].customer_id, BAKERY):
+        assert rows(client, root.customer_id) == rows(client, team.customer_id) > 5
+        assert rows(team, root.customer_id, ITSELF) == rows(root, root.customer_id, ITSELF) == 1
+        for customer, stranger in (
+            (client, client.customer_id),
+            (client, other_team.customer_id),
+            (client, agency[-1].customer_id),
+            (client, BAKERY),
+            (team, team.customer_id),
+            (root, team.customer_id),
+        ):
             with pytest.raises(CustomerUnavailableError, match="USER_PERMISSION_DENIED"):
-                rows(stranger)
+                rows(customer, stranger, ITSELF)
+
+
+YESTERDAY = "segments.date DURING YESTERDAY"
+CHANGES = "SELECT change_event.resource_name FROM change_event WHERE change_event.change_date_time"
+
+
+@pytest.mark.parametrize("api_version", installed_api_versions())
+@pytest.mark.parametrize(
+    ("gaql", "code"),
+    [
+        (f"SELECT click_view.gclid FROM click_view WHERE {YESTERDAY}", None),
+        ("SELECT click_view.gclid FROM click_view", "EXPECTED_FILTER_ON_A_SINGLE_DAY"),
+        ("SELECT click_view.gclid FROM click_view WHERE segments.date = '2020-01-01'", "DATE_TOO_OLD"),
+        (f"{CHANGES} DURING LAST_14_DAYS LIMIT 10000", None),
+        (f"{CHANGES} DURING LAST_14_DAYS", "LIMIT_NOT_SPECIFIED"),
+        (f"{CHANGES} DURING LAST_14_DAYS LIMIT 10001", "INVALID_LIMIT_CLAUSE"),
+        (f"{CHANGES} > '2020-01-01' LIMIT 5", "CHANGE_DATE_RANGE_INFINITE"),
+        (f"{CHANGES} BETWEEN '2020-01-02' AND '2020-01-01' LIMIT 5", "CHANGE_DATE_RANGE_NEGATIVE"),
+        (f"{CHANGES} BETWEEN '2020-01-01' AND '2020-01-02' LIMIT 5", "START_DATE_TOO_OLD"),
+        ("SELECT change_status.campaign FROM change_status", "LIMIT_NOT_SPECIFIED"),
+        (
+            f"SELECT segments.conversion_action, metrics.clicks FROM campaign WHERE {YESTERDAY}",
+            "PROHIBITED_SEGMENT_WITH_METRIC_IN_SELECT_OR_WHERE_CLAUSE",
+        ),
+        ("SELECT campaign.id FROM campaign WHERE segments.month = '2024-06-02'", "MISALIGNED_DATE_FOR_FILTER"),
+        ("SELECT campaign.id FROM campaign PARAMETERS include_removed = true", "BAD_PARAMETER_NAME"),
+    ],
+)
+def test_the_client_is_refused_as_by_google_in_every_version(
+    emulator: RunningEmulator, api_version: str, gaql: str, code: str | None
+) -> None:
+    source = connected(emulator, api_version)
+    with pytest.raises(QueryRefusedError, match=f" {code}: ") if code else nullcontext():
+        list(source.stream(BAKERY, gaql, login_customer_id=MANAGER_CUSTOMER_ID))
 
 
 def test_the_command_serves_an_agency_of_any_size(home: Path) -> None:
