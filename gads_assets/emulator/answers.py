@@ -215,19 +215,20 @@ def _other_customer(customer_id: CustomerId) -> CustomerId:
     return CustomerId(str(int(customer_id) % 9_000_000_000 + 1_000_000_000))
 
 
-def _ordered(plan: AnswerPlan, rows: Iterator[RowFacts]) -> list[RowFacts]:
+def _ordered(plan: AnswerPlan, rows: Iterator[RowFacts]) -> Iterator[RowFacts]:
     def position(facts: RowFacts) -> list[_SortKey]:
         return [_SortKey(field.value(facts), descending=descending) for field, descending in plan.order_by]
 
     if plan.limit is not None and plan.limit <= MOST_ORDERED:
-        return nsmallest(plan.limit, rows, key=position)
+        yield from nsmallest(plan.limit, rows, key=position)
+        return
     held = list(islice(rows, MOST_ORDERED + 1))
     if len(held) > MOST_ORDERED:
         raise query_refused(
             "QUERY_ERROR",
             f"The emulator orders no more than {MOST_ORDERED} rows: add a LIMIT up to that, or leave ORDER BY out.",
         )
-    return sorted(held, key=position)
+    yield from sorted(held, key=position)
 
 
 class _SortKey:

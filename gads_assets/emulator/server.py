@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
-from threading import Event
+from threading import Event, Lock
 from typing import TYPE_CHECKING, Any, NoReturn
 from zoneinfo import ZoneInfo
 
@@ -25,6 +25,7 @@ from gads_assets.emulator.failures import (
     customer_not_enabled,
     customer_suspended,
     internal_error,
+    invalid_argument,
     quota_exhausted,
     trailing_metadata,
     unauthenticated,
@@ -57,6 +58,7 @@ _REFUSALS: dict[FaultKind, Callable[[float], RefusedCallError]] = {
 _FROM = re.compile(r"\bFROM\s+(\w+)", re.IGNORECASE)
 _STREAM_BATCH = 1_000
 _PAGE = 10_000
+_OPEN_PAGES = 16
 _ROWS_BEFORE_BREAK = 3
 _WORKERS = 64
 
@@ -161,6 +163,27 @@ class _Begun:
     pause: float
 
 
+class _OpenPages:
+    """Where the last pages of `Search` ended, by version, customer, query and next row: the next goes on from there.
+
+    One that is asked for again, or too late, is made from the first row on.
+    """
+
+    def __init__(self) -> None:
+        self._rows: dict[tuple[str, str, str, int], Iterator[bytes]] = {}
+        self._lock = Lock()
+
+    def keep(self, page: tuple[str, str, str, int], rows: Iterator[bytes]) -> None:
+        with self._lock:
+            self._rows[page] = rows
+            if len(self._rows) > _OPEN_PAGES:
+                del self._rows[next(iter(self._rows))]
+
+    def take(self, page: tuple[str, str, str, int]) -> Iterator[bytes] | None:
+        with self._lock:
+            return self._rows.pop(page, None)
+
+
 class _Service(_GenericHandler):
     """Finds the method by its full name, so that an API version is imported only when a client speaks it."""
 
@@ -172,6 +195,7 @@ class _Service(_GenericHandler):
         self._faults = faults
         self._latency = latency
         self._today = today
+        self._pages = _OpenPages()
         self.operations = Operations()
         self.stopping = Event()
 
@@ -230,15 +254,18 @@ class _Service(_GenericHandler):
     def _search(self, request: Any, context: grpc.ServicerContext, version: str, messages: ApiMessages) -> bytes:
         request_id = uuid.uuid4().hex
         try:
-            start = int(request.page_token or 0)
+            start = _first_row(request)
             # Further pages of one query cost nothing.
             begun = self._begin(request, context, version, messages, counted=start == 0)
             if begun.breaks:
                 raise unavailable("Connection reset by peer")
-            page = list(islice(begun.rows, start, start + _PAGE + 1))
+            question = (version, request.customer_id, request.query)
+            rows = self._pages.take((*question, start)) or islice(begun.rows, start, None)
+            page = list(islice(rows, _PAGE + 1))
             about = messages.search_response(field_mask={"paths": begun.plan.field_mask})
             if len(page) > _PAGE:
                 about.next_page_token = str(start + _PAGE)
+                self._pages.keep((*question, start + _PAGE), chain(page[_PAGE:], rows))
             content: bytes = framed(page[:_PAGE]) + about.SerializeToString()
             return content
         except RefusedCallError as refusal:
@@ -299,6 +326,14 @@ class _Service(_GenericHandler):
         yield from managers_above(account, self._accounts)
         if account.customer_id in self._directly_accessible:
             yield from (account.customer_id, None)
+
+
+def _first_row(request: Any) -> int:
+    if request.page_size:
+        raise invalid_argument("request_error", "PAGE_SIZE_NOT_SUPPORTED", "Setting the page size is not supported.")
+    if not re.fullmatch("[0-9]{0,18}", request.page_token):
+        raise invalid_argument("request_error", "INVALID_PAGE_TOKEN", "Page token is invalid.")
+    return int(request.page_token or 0)
 
 
 def _metadata(context: grpc.ServicerContext) -> dict[str, str]:

@@ -19,6 +19,7 @@ from zoneinfo import ZoneInfo
 
 import grpc
 import pytest
+from google.ads.googleads.errors import GoogleAdsException
 
 from gads_assets.catalog.fields import installed_api_versions
 from gads_assets.domain.keys import CustomerId
@@ -360,6 +361,36 @@ def test_search_pages_through_the_same_rows_as_the_stream(emulator: RunningEmula
     assert len(paged) > 10_000
     assert emulator.operations == before + 1
     assert [row.SerializeToString() for row in paged] == [row.SerializeToString() for row in streamed]
+
+
+def test_a_page_of_search_can_be_asked_for_again_and_pages_of_several_callers_do_not_mix(home: Path) -> None:
+    gaql = "SELECT ad_group.id, segments.date FROM search_term_view WHERE segments.date = '2024-06-04'"
+    with serve_emulator(home=home / "emulator", rows=25_000) as running:
+        service = connected(running)._service("GoogleAdsService", MANAGER_CUSTOMER_ID)
+
+        def page(token: str) -> tuple[list[str], str]:
+            answer = service.search(request={"customer_id": BAKERY, "query": gaql, "page_token": token})
+            first = next(iter(answer.pages))
+            return [row.search_term_view.resource_name for row in first.results], first.next_page_token
+
+        first, second, third = page(""), page("10000"), page("20000")
+        assert [first[1], second[1], third[1]] == ["10000", "20000", ""]
+        assert len({*first[0], *second[0], *third[0]}) == 25_000
+        with ThreadPoolExecutor(3) as pool:
+            assert list(pool.map(page, ["", "10000", "", "20000", "10000"])) == [first, second, first, third, second]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "code"),
+    [({"page_token": "next"}, "INVALID_PAGE_TOKEN"), ({"page_size": 10}, "PAGE_SIZE_NOT_SUPPORTED")],
+)
+def test_search_takes_its_own_page_tokens_and_no_page_size(
+    emulator: RunningEmulator, wrong: dict[str, object], code: str
+) -> None:
+    service = connected(emulator)._service("GoogleAdsService", MANAGER_CUSTOMER_ID)
+    with pytest.raises(GoogleAdsException) as refusal:
+        service.search(request={"customer_id": BAKERY, "query": DAY, **wrong})
+    assert code in str(refusal.value.failure)
 
 
 @contextmanager
