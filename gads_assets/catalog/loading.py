@@ -11,6 +11,7 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Final
 
+from gads_assets.catalog.conversions import uncounted_by_conversion
 from gads_assets.catalog.fields import column_name, require_distinct_columns
 from gads_assets.catalog.gaql import GaqlQuery
 from gads_assets.catalog.gaql_query import print_condition, print_parameter
@@ -164,6 +165,12 @@ def _partitioned_query(entry: Entry) -> GaqlQuery:
     if query.limit is not None and shape is not Shape.CHANGES:
         raise entry.problem(f"has LIMIT {query.limit}, which would cut days short; remove it")
     _require_rows_without_keyword(entry, query)
+    if pair := uncounted_by_conversion(query):
+        segment, metric = map(shortened, pair)
+        raise entry.problem_with_name(
+            pair[1],
+            f"{metric} is not counted by conversion, and Google refuses it beside {segment}; remove one of them",
+        )
     return query
 
 

@@ -267,3 +267,12 @@ def test_a_resource_whose_rows_are_keywords_may_be_segmented_by_them(tmp_path: P
     path = write_catalog(tmp_path, text.replace("FROM campaign", "FROM keyword_view").replace('"1"', '"2"'))
     store_missing_versions(path)
     assert load_catalog(path).query("campaign").shape is Shape.DATED
+
+
+@pytest.mark.parametrize("metric", ["clicks", "impressions", "cost_micros", "interactions", "average_cpc"])
+def test_a_metric_that_google_does_not_count_by_conversion_is_refused_at_its_place(tmp_path: Path, metric: str) -> None:
+    fields = ("segments.conversion_action,", "metrics.conversions,", f"metrics.{metric},", "campaign.id\n")
+    text = CATALOG.replace("        campaign.id\n", "\n".join(f"        {field}" for field in fields))
+    error = refusal(write_catalog(tmp_path, text))
+    assert error.line == 1 + text[: text.index(f"metrics.{metric}")].count("\n")
+    assert f"'metrics.{metric}' is not counted by conversion, and Google refuses it beside" in str(error)
