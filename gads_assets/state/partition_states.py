@@ -9,6 +9,7 @@ from sqlalchemy import ARRAY, Engine, Text, any_, bindparam, exists, select, tex
 from gads_assets.domain.expectations import Surroundings
 from gads_assets.domain.keys import CustomerId, PartitionKey, RunId
 from gads_assets.domain.readiness import Readiness, ReadyPartition, asked_partitions, tell_ready
+from gads_assets.domain.rescheduling import DuePartition
 from gads_assets.domain.state import (
     AttemptOutcome,
     DayRange,
@@ -23,6 +24,7 @@ from gads_assets.errors import StateStoreError
 from gads_assets.state.connection import transaction
 from gads_assets.state.judging import LostRaceError, RecordedJudgement, finish_demotion, open_intents, record_judgements
 from gads_assets.state.overriding import return_to_pending
+from gads_assets.state.rescheduling import read_due
 from gads_assets.state.rows import (
     demotion_from_row,
     key_from_row,
@@ -224,6 +226,17 @@ class StateStore:
         """Touches no partition state; a run that is recorded already stays as it was written."""
         with transaction(self._engine) as connection:
             connection.execute(_INSERT_EXTRACTIONS, {"rows": rows_json(map(value_row, attempts))})
+
+    def due_partitions(self, *, max_attempts: Mapping[str, int], source: str = "google_ads") -> list[DuePartition]:
+        """Whose newest extraction failed, and may be tried again by the database's clock. `max_attempts` is by query;
+        others' partitions are left out.
+
+        Neither those of closed accounts, nor those that failed `max_attempts` times since they were last sealed: the
+        next try is for somebody to decide. A quota that was exhausted says nothing about the partition, and is no such
+        failure.
+        """
+        with transaction(self._engine) as connection:
+            return read_due(connection, source=source, max_attempts=max_attempts)
 
     def record_loads(self, records: Iterable[LoadRecord]) -> None:
         """The first record of a (partition, run, schema version) stays."""

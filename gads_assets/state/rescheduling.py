@@ -1,0 +1,42 @@
+"""Which failed extractions are worth another try by now."""
+
+from collections.abc import Mapping
+from datetime import UTC
+
+from sqlalchemy import Connection, text
+
+from gads_assets.domain.rescheduling import DuePartition
+from gads_assets.errors import QuotaExhaustedError
+from gads_assets.state.rows import key_from_row, rows_json
+
+_DUE = text("""
+    SELECT a.source, a.customer_id, a.query_name, a.logical_date, a.retry_at
+    FROM extraction_attempt AS a
+        JOIN jsonb_to_recordset(CAST(:queries AS jsonb)) AS q (query_name text, max_attempts integer) USING (query_name)
+        JOIN customer AS c ON c.customer_id = a.customer_id AND c.status = 'active'
+    WHERE a.source = :source AND a.retry_at <= statement_timestamp()
+        AND NOT EXISTS (
+            SELECT FROM extraction_attempt AS newer
+            WHERE (newer.source, newer.customer_id, newer.query_name, newer.logical_date)
+                = (a.source, a.customer_id, a.query_name, a.logical_date) AND newer.run_seq > a.run_seq)
+        AND (
+            SELECT count(*) FROM extraction_attempt AS failure
+            WHERE (failure.source, failure.customer_id, failure.query_name, failure.logical_date)
+                = (a.source, a.customer_id, a.query_name, a.logical_date)
+                AND failure.outcome = 'failed' AND failure.error_class <> :quota
+                AND NOT EXISTS (
+                    SELECT FROM extraction_attempt AS seal
+                    WHERE (seal.source, seal.customer_id, seal.query_name, seal.logical_date)
+                        = (a.source, a.customer_id, a.query_name, a.logical_date)
+                        AND seal.outcome = 'sealed' AND seal.run_seq > failure.run_seq)
+        ) < q.max_attempts
+""")
+
+
+def read_due(connection: Connection, *, source: str, max_attempts: Mapping[str, int]) -> list[DuePartition]:
+    queries = [{"query_name": name, "max_attempts": most} for name, most in max_attempts.items()]
+    asked = {"source": source, "queries": rows_json(queries), "quota": QuotaExhaustedError.error_class}
+    return [
+        DuePartition(key=key_from_row(row), retry_at=row["retry_at"].astimezone(UTC))
+        for row in connection.execute(_DUE, asked).mappings()
+    ]
