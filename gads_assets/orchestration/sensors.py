@@ -1,0 +1,121 @@
+"""The sensor that tries failed extractions again, once that is worth it."""
+
+import os
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Final
+
+import dagster as dg
+
+from gads_assets.catalog.specification import Catalog
+from gads_assets.domain.keys import CustomerId, PartitionKey, partition_key_from_label
+from gads_assets.domain.rescheduling import Rerun, partitions_between, plan_reruns
+from gads_assets.domain.roles import Role
+from gads_assets.errors import GadsError
+from gads_assets.orchestration.keys import raw_key, table_key
+from gads_assets.orchestration.partitions import CUSTOMERS
+from gads_assets.orchestration.workplace import Workplace
+from gads_assets.settings import read_settings
+
+RANGE_START: Final = "dagster/asset_partition_range_start"
+RANGE_END: Final = "dagster/asset_partition_range_end"
+
+_RUN_KEY: Final = "dagster/run_key"
+_SENSOR: Final = "dagster/sensor_name"
+# Without NOT_STARTED: such a run was left by a daemon that was killed, and is launched when its key comes again.
+_UNFINISHED: Final = [
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+]
+_MOST_RUNS: Final = 20
+"""Unfinished at a time: what fails far and wide must not fill the queue in front of everything else."""
+
+
+def reschedule_sensor(catalog: Catalog) -> dg.SensorDefinition:
+    name = f"{catalog.source}_reschedule"
+
+    @dg.sensor(
+        name=name,
+        asset_selection=dg.AssetSelection.assets(
+            *(make(catalog, query) for query in catalog.queries for make in (raw_key, table_key))
+        ),
+        minimum_interval_seconds=60,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Tries failed extractions again once their quota or the API has recovered, up to the query's "
+        "max_attempts: each is extracted, judged and published.",
+    )
+    def reschedule(context: dg.SensorEvaluationContext) -> dg.SkipReason | list[dg.RunRequest]:
+        try:
+            with Workplace(read_settings(os.environ)) as here:
+                paused = here.operations_as(Role.OPERATOR).status()
+                if paused.paused_until:
+                    return dg.SkipReason(
+                        f"the API is paused until {paused.paused_until:%Y-%m-%d %H:%M:%S} UTC: {paused.reason}; "
+                        "`gads quota --resume` lifts the pause"
+                    )
+                due = here.store_as(Role.OPERATOR).due_partitions(
+                    source=catalog.source,
+                    max_attempts={query.name: query.max_attempts for query in catalog.queries.values()},
+                )
+        except GadsError as error:
+            return dg.SkipReason(str(error))
+        unfinished = context.instance.get_runs(dg.RunsFilter(tags={_SENSOR: name}, statuses=_UNFINISHED))
+        order = [CustomerId(customer) for customer in context.instance.get_dynamic_partitions(CUSTOMERS)]
+        under_way = {key for run in unfinished for key in _partitions(catalog, run, order)}
+        waiting = [each for each in due if each.key not in under_way]
+        room = max(_MOST_RUNS - len(unfinished), 0)
+        requests = list(islice(_requests(catalog, context.instance, plan_reruns(waiting, order)), room))
+        return requests or dg.SkipReason(_why_nothing(due=len(due), waiting=len(waiting), room=room))
+
+    return reschedule
+
+
+def _requests(catalog: Catalog, instance: dg.DagsterInstance, reruns: Sequence[Rerun]) -> Iterator[dg.RunRequest]:
+    """Dagster makes one run of a key. One that failed before it tried anything, killed for instance, is followed by the
+    key with the next number, up to the query's `max_attempts`."""
+    names = {
+        rerun: [rerun.name(number) for number in range(catalog.query(rerun.first.query_name).max_attempts)]
+        for rerun in reruns
+    }
+    used = _failed(instance, [name for some in names.values() for name in some])
+    for rerun, some in names.items():
+        query_name = rerun.first.query_name
+        for unused in [name for name in some if name not in used][:1]:
+            yield dg.RunRequest(
+                run_key=unused,
+                asset_selection=[raw_key(catalog, query_name), table_key(catalog, query_name)],
+                tags={RANGE_START: rerun.first.label, RANGE_END: rerun.last.label},
+            )
+
+
+def _failed(instance: dg.DagsterInstance, run_keys: Sequence[str]) -> set[str]:
+    if not run_keys:
+        return set()
+    runs = instance.get_runs(dg.RunsFilter(tags={_RUN_KEY: run_keys}, statuses=[dg.DagsterRunStatus.FAILURE]))
+    return {run.tags[_RUN_KEY] for run in runs}
+
+
+def _partitions(catalog: Catalog, run: dg.DagsterRun, order: Sequence[CustomerId]) -> Iterator[PartitionKey]:
+    """Those that a run of this sensor extracts."""
+    for query_name in catalog.queries:
+        if raw_key(catalog, query_name) in (run.asset_selection or ()):
+            first, last = (
+                partition_key_from_label(run.tags[tag], source=catalog.source, query_name=query_name)
+                for tag in (RANGE_START, RANGE_END)
+            )
+            yield from partitions_between(first, last, order)
+
+
+def _why_nothing(*, due: int, waiting: int, room: int) -> str:
+    if not due:
+        return "no failed extraction is due"
+    if not waiting:
+        return f"{due} failed extractions are due, all in runs that have not ended yet"
+    if not room:
+        return f"{waiting} failed extractions are due, and wait until one of {_MOST_RUNS} runs has ended"
+    return (
+        f"{waiting} failed extractions are due, and every run that was to try them again failed before it did; mend "
+        "what those runs name, then launch the partitions by hand"
+    )
