@@ -14,6 +14,15 @@ MOST_PARTITIONS: Final = 400
 
 
 @dataclass(frozen=True, kw_only=True)
+class RetryPolicy:
+    """A query's: how many failures since a partition was last sealed are too many to go on without somebody's look, and
+    the first day that is a partition."""
+
+    max_attempts: int
+    start_date: date
+
+
+@dataclass(frozen=True, kw_only=True)
 class DuePartition:
     """Its newest extraction failed, and since `retry_at` another is worth it."""
 

@@ -9,7 +9,7 @@ import dagster as dg
 
 from gads_assets.catalog.specification import Catalog
 from gads_assets.domain.keys import CustomerId, PartitionKey, partition_key_from_label
-from gads_assets.domain.rescheduling import Rerun, partitions_between, plan_reruns
+from gads_assets.domain.rescheduling import Rerun, RetryPolicy, partitions_between, plan_reruns
 from gads_assets.domain.roles import Role
 from gads_assets.errors import GadsError
 from gads_assets.orchestration.keys import raw_key, table_key
@@ -17,9 +17,8 @@ from gads_assets.orchestration.partitions import CUSTOMERS
 from gads_assets.orchestration.workplace import Workplace
 from gads_assets.settings import read_settings
 
-RANGE_START: Final = "dagster/asset_partition_range_start"
-RANGE_END: Final = "dagster/asset_partition_range_end"
-
+_RANGE_START: Final = "dagster/asset_partition_range_start"
+_RANGE_END: Final = "dagster/asset_partition_range_end"
 _RUN_KEY: Final = "dagster/run_key"
 _SENSOR: Final = "dagster/sensor_name"
 # Without NOT_STARTED: such a run was left by a daemon that was killed, and is launched when its key comes again.
@@ -35,6 +34,10 @@ _MOST_RUNS: Final = 20
 
 def reschedule_sensor(catalog: Catalog) -> dg.SensorDefinition:
     name = f"{catalog.source}_reschedule"
+    policies = {
+        query.name: RetryPolicy(max_attempts=query.max_attempts, start_date=query.start_date)
+        for query in catalog.queries.values()
+    }
 
     @dg.sensor(
         name=name,
@@ -55,10 +58,7 @@ def reschedule_sensor(catalog: Catalog) -> dg.SensorDefinition:
                         f"the API is paused until {paused.paused_until:%Y-%m-%d %H:%M:%S} UTC: {paused.reason}; "
                         "`gads quota --resume` lifts the pause"
                     )
-                due = here.store_as(Role.OPERATOR).due_partitions(
-                    source=catalog.source,
-                    max_attempts={query.name: query.max_attempts for query in catalog.queries.values()},
-                )
+                due = here.store_as(Role.OPERATOR).due_partitions(policies, source=catalog.source)
         except GadsError as error:
             return dg.SkipReason(str(error))
         unfinished = context.instance.get_runs(dg.RunsFilter(tags={_SENSOR: name}, statuses=_UNFINISHED))
@@ -74,27 +74,29 @@ def reschedule_sensor(catalog: Catalog) -> dg.SensorDefinition:
 
 def _requests(catalog: Catalog, instance: dg.DagsterInstance, reruns: Sequence[Rerun]) -> Iterator[dg.RunRequest]:
     """Dagster makes one run of a key. One that failed before it tried anything, killed for instance, is followed by the
-    key with the next number, up to the query's `max_attempts`."""
+    key with the next number, up to the query's `max_attempts`; one that somebody cancelled by none."""
     names = {
         rerun: [rerun.name(number) for number in range(catalog.query(rerun.first.query_name).max_attempts)]
         for rerun in reruns
     }
-    used = _failed(instance, [name for some in names.values() for name in some])
+    ended = _ended(instance, [name for some in names.values() for name in some])
     for rerun, some in names.items():
-        query_name = rerun.first.query_name
-        for unused in [name for name in some if name not in used][:1]:
+        following = next((name for name in some if ended.get(name) is not dg.DagsterRunStatus.FAILURE), None)
+        if following and following not in ended:
+            query_name = rerun.first.query_name
             yield dg.RunRequest(
-                run_key=unused,
+                run_key=following,
                 asset_selection=[raw_key(catalog, query_name), table_key(catalog, query_name)],
-                tags={RANGE_START: rerun.first.label, RANGE_END: rerun.last.label},
+                tags={_RANGE_START: rerun.first.label, _RANGE_END: rerun.last.label},
             )
 
 
-def _failed(instance: dg.DagsterInstance, run_keys: Sequence[str]) -> set[str]:
+def _ended(instance: dg.DagsterInstance, run_keys: Sequence[str]) -> dict[str, dg.DagsterRunStatus]:
     if not run_keys:
-        return set()
-    runs = instance.get_runs(dg.RunsFilter(tags={_RUN_KEY: run_keys}, statuses=[dg.DagsterRunStatus.FAILURE]))
-    return {run.tags[_RUN_KEY] for run in runs}
+        return {}
+    statuses = [dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED]
+    runs = instance.get_runs(dg.RunsFilter(tags={_RUN_KEY: run_keys}, statuses=statuses))
+    return {run.tags[_RUN_KEY]: run.status for run in runs}
 
 
 def _partitions(catalog: Catalog, run: dg.DagsterRun, order: Sequence[CustomerId]) -> Iterator[PartitionKey]:
@@ -103,7 +105,7 @@ def _partitions(catalog: Catalog, run: dg.DagsterRun, order: Sequence[CustomerId
         if raw_key(catalog, query_name) in (run.asset_selection or ()):
             first, last = (
                 partition_key_from_label(run.tags[tag], source=catalog.source, query_name=query_name)
-                for tag in (RANGE_START, RANGE_END)
+                for tag in (_RANGE_START, _RANGE_END)
             )
             yield from partitions_between(first, last, order)
 
@@ -116,6 +118,6 @@ def _why_nothing(*, due: int, waiting: int, room: int) -> str:
     if not room:
         return f"{waiting} failed extractions are due, and wait until one of {_MOST_RUNS} runs has ended"
     return (
-        f"{waiting} failed extractions are due, and every run that was to try them again failed before it did; mend "
-        "what those runs name, then launch the partitions by hand"
+        f"{waiting} failed extractions are due, and the runs that were to try them again failed before they did, "
+        "or were cancelled; launch the partitions by hand once what the runs name is mended"
     )

@@ -9,7 +9,7 @@ from sqlalchemy import ARRAY, Engine, Text, any_, bindparam, exists, select, tex
 from gads_assets.domain.expectations import Surroundings
 from gads_assets.domain.keys import CustomerId, PartitionKey, RunId
 from gads_assets.domain.readiness import Readiness, ReadyPartition, asked_partitions, tell_ready
-from gads_assets.domain.rescheduling import DuePartition
+from gads_assets.domain.rescheduling import DuePartition, RetryPolicy
 from gads_assets.domain.state import (
     AttemptOutcome,
     DayRange,
@@ -227,8 +227,8 @@ class StateStore:
         with transaction(self._engine) as connection:
             connection.execute(_INSERT_EXTRACTIONS, {"rows": rows_json(map(value_row, attempts))})
 
-    def due_partitions(self, *, max_attempts: Mapping[str, int], source: str = "google_ads") -> list[DuePartition]:
-        """Whose newest extraction failed, and may be tried again by the database's clock. `max_attempts` is by query;
+    def due_partitions(self, policies: Mapping[str, RetryPolicy], *, source: str = "google_ads") -> list[DuePartition]:
+        """Whose newest extraction failed, and may be tried again by the database's clock. Policies are by query;
         others' partitions are left out.
 
         Neither those of closed accounts, nor those that failed `max_attempts` times since they were last sealed: the
@@ -236,7 +236,7 @@ class StateStore:
         failure.
         """
         with transaction(self._engine) as connection:
-            return read_due(connection, source=source, max_attempts=max_attempts)
+            return read_due(connection, source=source, policies=policies)
 
     def record_loads(self, records: Iterable[LoadRecord]) -> None:
         """The first record of a (partition, run, schema version) stays."""

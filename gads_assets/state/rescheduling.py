@@ -5,16 +5,17 @@ from datetime import UTC
 
 from sqlalchemy import Connection, text
 
-from gads_assets.domain.rescheduling import DuePartition
+from gads_assets.domain.rescheduling import DuePartition, RetryPolicy
 from gads_assets.errors import QuotaExhaustedError
-from gads_assets.state.rows import key_from_row, rows_json
+from gads_assets.state.rows import key_from_row, rows_json, value_row
 
 _DUE = text("""
     SELECT a.source, a.customer_id, a.query_name, a.logical_date, a.retry_at
     FROM extraction_attempt AS a
-        JOIN jsonb_to_recordset(CAST(:queries AS jsonb)) AS q (query_name text, max_attempts integer) USING (query_name)
+        JOIN jsonb_to_recordset(CAST(:policies AS jsonb))
+            AS q (query_name text, max_attempts integer, start_date date) USING (query_name)
         JOIN customer AS c ON c.customer_id = a.customer_id AND c.status = 'active'
-    WHERE a.source = :source AND a.retry_at <= statement_timestamp()
+    WHERE a.source = :source AND a.retry_at <= statement_timestamp() AND a.logical_date >= q.start_date
         AND NOT EXISTS (
             SELECT FROM extraction_attempt AS newer
             WHERE (newer.source, newer.customer_id, newer.query_name, newer.logical_date)
@@ -33,9 +34,9 @@ _DUE = text("""
 """)
 
 
-def read_due(connection: Connection, *, source: str, max_attempts: Mapping[str, int]) -> list[DuePartition]:
-    queries = [{"query_name": name, "max_attempts": most} for name, most in max_attempts.items()]
-    asked = {"source": source, "queries": rows_json(queries), "quota": QuotaExhaustedError.error_class}
+def read_due(connection: Connection, *, source: str, policies: Mapping[str, RetryPolicy]) -> list[DuePartition]:
+    rows = [{"query_name": name, **value_row(policy)} for name, policy in policies.items()]
+    asked = {"source": source, "policies": rows_json(rows), "quota": QuotaExhaustedError.error_class}
     return [
         DuePartition(key=key_from_row(row), retry_at=row["retry_at"].astimezone(UTC))
         for row in connection.execute(_DUE, asked).mappings()

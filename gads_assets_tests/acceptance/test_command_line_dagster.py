@@ -77,13 +77,15 @@ import gads_assets.definitions as definitions
 graph = definitions.defs.resolve_asset_graph()
 keys = sorted(key.to_user_string() for key in graph.get_all_asset_keys())
 checks = sorted(key.to_user_string() for key in graph.asset_check_keys)
+sensors = [sensor.name for sensor in definitions.defs.get_repository_def().sensor_defs]
 # Database drivers and gRPC open theirs below Python, where no hook sees it.
 descriptors = "/proc/self/fd" if os.path.exists("/proc/self/fd") else "/dev/fd"
 for name in os.listdir(descriptors):
     target = os.path.realpath(os.path.join(descriptors, name))
     if "socket:" in target:
         done.append(["open socket", name, target])
-print(json.dumps({"file": definitions.__file__, "done": done, "keys": keys, "checks": checks}))
+print(json.dumps({"file": definitions.__file__, "done": done, "keys": keys, "checks": checks,
+                  "sensors": sensors}))
 """
 
 
@@ -130,6 +132,7 @@ def test_loading_the_definitions_starts_nothing_connects_nowhere_and_writes_noth
     assert [act for act in seen["done"] if act[1] not in {"file", os.devnull}] == []
     assert seen["keys"] == ASSET_KEYS
     assert seen["checks"] == [f"{key}:{check}" for key in ASSET_KEYS if "/raw/" in key for check in CHECKS]
+    assert seen["sensors"] == ["google_ads_reschedule"]
     assert not (project / ".gads").exists()
 
 

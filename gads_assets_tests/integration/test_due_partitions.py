@@ -10,7 +10,7 @@ from ulid import ULID
 
 from gads_assets.domain.accounts import Account, AccountStatus
 from gads_assets.domain.keys import CustomerId, PartitionKey, RunId
-from gads_assets.domain.rescheduling import DuePartition
+from gads_assets.domain.rescheduling import DuePartition, RetryPolicy
 from gads_assets.domain.roles import Role
 from gads_assets.domain.state import ExtractionOutcome
 from gads_assets.emulator.accounts import MANAGER_CUSTOMER_ID
@@ -22,6 +22,7 @@ from gads_assets_tests.ledgers import KEY, extraction, neighbour
 PAST = datetime(2024, 7, 1, 12, tzinfo=UTC)
 FAR_OFF = datetime(9999, 1, 1, tzinfo=UTC)
 MOST = 3
+POLICY = RetryPolicy(max_attempts=MOST, start_date=KEY.logical_date)
 ACCOUNT = Account(
     customer_id=KEY.customer_id,
     name="an account",
@@ -71,7 +72,7 @@ def seal(store: StateStore) -> Try:
 def due(acting: Callable[[Role], Engine]) -> Callable[[], list[DuePartition]]:
     """As the operator, whose rights suffice."""
     store = StateStore(acting(Role.OPERATOR))
-    return lambda: store.due_partitions(max_attempts={"campaign": MOST})
+    return lambda: store.due_partitions({"campaign": POLICY})
 
 
 Due = Callable[[], list[DuePartition]]
@@ -141,7 +142,8 @@ def test_a_closed_account_is_not_tried_until_it_is_open_again(fail: Try, due: Du
 
 
 def test_what_is_not_asked_for_is_not_due(fail: Try, due: Due) -> None:
-    """A query that has left the catalog, another source, an account that was never registered."""
+    """A query that has left the catalog, a day before its first, another source, an account never registered."""
+    fail("quota", key=neighbour(-1))
     fail("quota", key=replace(KEY, query_name="gone"))
     fail("quota", key=replace(KEY, source="another"))
     fail("quota", key=replace(KEY, customer_id=CustomerId("5555555555")))

@@ -176,7 +176,20 @@ def test_a_run_that_was_killed_before_it_tried_anything_is_followed_by_another_b
 
     assert requests == []
     assert skipped
-    assert "every run that was to try them again failed before it did" in skipped
+    assert "the runs that were to try them again failed before they did, or were cancelled" in skipped
+
+
+def test_a_run_that_somebody_cancelled_is_not_launched_again(agency: Agency) -> None:
+    stop_at_berlin(agency)
+    agency.recovered()
+    [request], _ = agency.tick()
+    agency.launch(request, dg.DagsterRunStatus.CANCELED)
+
+    requests, skipped = agency.tick()
+
+    assert requests == []
+    assert skipped
+    assert "or were cancelled; launch the partitions by hand" in skipped
 
 
 def test_a_database_that_does_not_answer_is_one_line(agency: Agency, monkeypatch: pytest.MonkeyPatch) -> None:
