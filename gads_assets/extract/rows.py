@@ -6,10 +6,11 @@ from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
-from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
 
-from gads_assets.catalog.fields import resolve_field
+from gads_assets.catalog.fields import resolve_field, row_descriptor
 from gads_assets.catalog.gaql_query import DATE_FIELD
 from gads_assets.catalog.specification import Column
 from gads_assets.errors import CatalogError
@@ -57,6 +58,7 @@ def _compiled(columns: tuple[Column, ...], api_version: str, day_field: str | No
     names: dict[str, Any] = {
         "_Values": msgspec.defstruct("Values", [column.name for column in columns], gc=False),
         "_lines": msgspec.json.Encoder().encode_lines,  # which writes what JSON cannot hold as null
+        "_has_row": _has(row_descriptor(api_version)),
     }
     found: dict[tuple[str, ...], str] = {(): "row"}
     body: list[str] = []
@@ -66,9 +68,11 @@ def _compiled(columns: tuple[Column, ...], api_version: str, day_field: str | No
         for depth in range(1, len(path) + 1):
             # Columns that share a message (metrics, campaign) find it once. One that is absent looks empty.
             if path[:depth] not in found:
-                found[path[:depth]] = f"message{len(found)}"
-                body.append(f"{found[path[:depth]]} = {found[path[: depth - 1]]}.{path[depth - 1]}")
-        body += _reading(column, leaf, f"value{position}", found[path], f"{found[path[:-1]]}.HasField({path[-1]!r})")
+                found[path[:depth]] = message = f"message{len(found)}"
+                names[f"_has_{message}"] = _has(parents[depth - 1].message_type)
+                body.append(f"{message} = {found[path[: depth - 1]]}.{path[depth - 1]}")
+        parent = found[path[:-1]]
+        body += _reading(column, leaf, f"value{position}", found[path], f"_has_{parent}({parent}, {path[-1]!r})")
         names[f"_convert_value{position}"] = _enum_names(leaf) or _converter(leaf)
     fields = [column.field for column in columns]
     day = f'value{fields.index(day_field)} or ""' if day_field else "None"
@@ -81,7 +85,7 @@ def _compiled(columns: tuple[Column, ...], api_version: str, day_field: str | No
 
 def _reading(column: Column, leaf: FieldDescriptor, value: str, message: str, has_message: str) -> list[str]:
     lines = [f"{value} = {message}.{leaf.name}"]
-    has_value = f"{message}.HasField({leaf.name!r})" if leaf.has_presence else has_message
+    has_value = f"_has_{message}({message}, {leaf.name!r})" if leaf.has_presence else has_message
     # Most values are not the default, and then they are present. Messages and lists are never false: one has to ask.
     is_absent = f"not {has_value}"
     if leaf.message_type is None and not leaf.is_repeated:
@@ -95,6 +99,11 @@ def _reading(column: Column, leaf: FieldDescriptor, value: str, message: str, ha
     elif _converter(leaf):
         lines.append(f"else: {value} = _convert_{value}({value})")
     return lines
+
+
+def _has(message: Descriptor | None) -> Callable[[Message, str], bool]:
+    """HasField of the class: looking for a message's own takes as long as calling it."""
+    return GetMessageClass(message).HasField  # type: ignore[arg-type]  # whatever has a field inside is a message
 
 
 def _enum_names(leaf: FieldDescriptor) -> "_EnumNames | None":
