@@ -118,8 +118,9 @@ LiveOption = Annotated[
 def doctor(as_json: JsonOption = False, live: LiveOption = False) -> None:
     """Check each part that a run needs: ok, or how to mend it. Exits 1 if any is not ok. Starts and changes nothing.
 
-    Only --live starts something, for as long as the API is asked: the database, which counts the operations, and
-    without credentials the emulator. With a database that is not ok the API is asked all the same, uncounted.
+    Only --live starts something, for as long as the API is asked: the database, which counts the operations (the
+    embedded one is migrated as it starts), and without credentials the emulator. With a database that is not ok the
+    API is asked all the same, uncounted.
     """
     settings = read_settings(os.environ)
     findings = [_examine(part, look) for part, look in _parts(settings)]

@@ -15,8 +15,8 @@ MOST_PARTITIONS: Final = 400
 
 @dataclass(frozen=True, kw_only=True)
 class RetryPolicy:
-    """A query's: how many failures since a partition was last sealed are too many to go on without somebody's look, and
-    the first day that is a partition."""
+    """A query's: after how many runs that failed since a partition was last sealed somebody has to look, and the first
+    day that is a partition."""
 
     max_attempts: int
     start_date: date
@@ -24,10 +24,11 @@ class RetryPolicy:
 
 @dataclass(frozen=True, kw_only=True)
 class DuePartition:
-    """Its newest extraction failed, and since `retry_at` another is worth it."""
+    """Its newest extraction failed, in `dagster_run_id`, and since `retry_at` another is worth it."""
 
     key: PartitionKey
     retry_at: datetime
+    dagster_run_id: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +70,10 @@ def plan_reruns(due: Iterable[DuePartition], order: Sequence[CustomerId]) -> lis
 
 
 def partitions_between(first: PartitionKey, last: PartitionKey, order: Sequence[CustomerId]) -> set[PartitionKey]:
-    """As Dagster reads a range: every day between the two, of every customer between them in `order`."""
+    """As Dagster reads a range: every day between the two, of every customer between them in `order`. None where one of
+    them is not there any more."""
+    if not {first.customer_id, last.customer_id} <= set(order):
+        return set()
     return {
         PartitionKey(
             source=first.source,

@@ -11,6 +11,7 @@ from gads_assets.errors import GadsError
 from gads_assets.orchestration.dagster_internals import IsPresent, PatientExecutor
 from gads_assets.orchestration.workplace import Workplace
 from gads_assets.settings import read_settings
+from gads_assets.state.run_records import RunRecords
 
 
 @dg.executor(name="in_process")
@@ -34,7 +35,12 @@ def join(run_id: str) -> Iterator[IsPresent]:
         except GadsError:
             yield lambda _: True
         else:
-            yield lambda other: records.is_held(_scope(other))
+            yield lambda other: is_extracting(records, other)
+
+
+def is_extracting(records: RunRecords, run_id: str) -> bool:
+    """Whether the process of a run that extracts is still there."""
+    return records.is_held(_scope(run_id))
 
 
 def _scope(run_id: str) -> str:

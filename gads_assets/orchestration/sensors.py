@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from itertools import islice
 from typing import Final
 
@@ -9,11 +10,13 @@ import dagster as dg
 
 from gads_assets.catalog.specification import Catalog
 from gads_assets.domain.keys import CustomerId, PartitionKey, partition_key_from_label
+from gads_assets.domain.quota import BudgetStatus
 from gads_assets.domain.rescheduling import Rerun, RetryPolicy, partitions_between, plan_reruns
 from gads_assets.domain.roles import Role
 from gads_assets.errors import GadsError
 from gads_assets.orchestration.keys import raw_key, table_key
 from gads_assets.orchestration.partitions import CUSTOMERS
+from gads_assets.orchestration.pool import is_extracting
 from gads_assets.orchestration.workplace import Workplace
 from gads_assets.settings import read_settings
 
@@ -52,22 +55,22 @@ def reschedule_sensor(catalog: Catalog) -> dg.SensorDefinition:
     def reschedule(context: dg.SensorEvaluationContext) -> dg.SkipReason | list[dg.RunRequest]:
         try:
             with Workplace(read_settings(os.environ)) as here:
-                paused = here.operations_as(Role.OPERATOR).status()
-                if paused.paused_until:
-                    return dg.SkipReason(
-                        f"the API is paused until {paused.paused_until:%Y-%m-%d %H:%M:%S} UTC: {paused.reason}; "
-                        "`gads quota --resume` lifts the pause"
-                    )
+                if refusal := _not_asked(here.operations_as(Role.OPERATOR).status()):
+                    return dg.SkipReason(refusal)
                 due = here.store_as(Role.OPERATOR).due_partitions(policies, source=catalog.source)
+                records = here.records_as(Role.OPERATOR)
+                living = {run_id for run_id in {each.dagster_run_id for each in due} if is_extracting(records, run_id)}
         except GadsError as error:
             return dg.SkipReason(str(error))
         unfinished = context.instance.get_runs(dg.RunsFilter(tags={_SENSOR: name}, statuses=_UNFINISHED))
         order = [CustomerId(customer) for customer in context.instance.get_dynamic_partitions(CUSTOMERS)]
         under_way = {key for run in unfinished for key in _partitions(catalog, run, order)}
-        waiting = [each for each in due if each.key not in under_way]
+        # A run that lives may be about to make the call again itself.
+        waiting = [each for each in due if each.key not in under_way and each.dagster_run_id not in living]
         room = max(_MOST_RUNS - len(unfinished), 0)
         requests = list(islice(_requests(catalog, context.instance, plan_reruns(waiting, order)), room))
-        return requests or dg.SkipReason(_why_nothing(due=len(due), waiting=len(waiting), room=room))
+        unknown = sorted({each.key.customer_id for each in waiting} - set(order))
+        return requests or dg.SkipReason(_why_nothing(due=len(due), waiting=len(waiting), room=room, unknown=unknown))
 
     return reschedule
 
@@ -110,13 +113,33 @@ def _partitions(catalog: Catalog, run: dg.DagsterRun, order: Sequence[CustomerId
             yield from partitions_between(first, last, order)
 
 
-def _why_nothing(*, due: int, waiting: int, room: int) -> str:
+def _not_asked(status: BudgetStatus) -> str | None:
+    if status.paused_until:
+        return (
+            f"the API is paused until {_shown(status.paused_until)}: {status.reason}; `gads quota --resume` lifts the "
+            "pause, for what is launched by hand: what failed waits for its own time"
+        )
+    if status.allowed is not None and status.used >= status.allowed:
+        return f"the day's {status.allowed} API operations are used up until {_shown(status.resets_at)}"
+    return None
+
+
+def _shown(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _why_nothing(*, due: int, waiting: int, room: int, unknown: Sequence[CustomerId]) -> str:
     if not due:
         return "no failed extraction is due"
     if not waiting:
         return f"{due} failed extractions are due, all in runs that have not ended yet"
     if not room:
         return f"{waiting} failed extractions are due, and wait until one of {_MOST_RUNS} runs has ended"
+    if unknown:
+        return (
+            f"failed extractions of {', '.join(unknown[:5])} are due, and Dagster has no such partitions; "
+            "run `gads customers sync`"
+        )
     return (
         f"{waiting} failed extractions are due, and the runs that were to try them again failed before they did, "
         "or were cancelled; launch the partitions by hand once what the runs name is mended"

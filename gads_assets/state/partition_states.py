@@ -231,9 +231,9 @@ class StateStore:
         """Whose newest extraction failed, and may be tried again by the database's clock. Policies are by query;
         others' partitions are left out.
 
-        Neither those of closed accounts, nor those that failed `max_attempts` times since they were last sealed: the
+        Neither those of closed accounts, nor those that failed in `max_attempts` runs since they were last sealed: the
         next try is for somebody to decide. A quota that was exhausted says nothing about the partition, and is no such
-        failure.
+        failure; but with every run that failed, whatever of, the next is later.
         """
         with transaction(self._engine) as connection:
             return read_due(connection, source=source, policies=policies)

@@ -23,6 +23,7 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     event,
+    text,
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
@@ -159,6 +160,7 @@ extraction_attempt = Table(
     ),
     _check("times", "finished_at >= started_at"),
     _check("retry_at", "retry_at IS NULL OR outcome = 'failed'"),
+    Index("extraction_attempt_retry_at", "retry_at", postgresql_where=text("retry_at IS NOT NULL")),
 )
 
 load_record = Table(

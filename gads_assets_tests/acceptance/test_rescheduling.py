@@ -4,25 +4,20 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
-from sqlalchemy import text
-
 from gads_assets.state.connection import open_engine
 from gads_assets.state.server import running_database
 from gads_assets_tests.acceptance.browser import serve_page
 from gads_assets_tests.acceptance.commands import PATIENCE, Home, published_content
+from gads_assets_tests.ledgers import let_pass
 
 CUSTOMER, DAY = "3305550102", "2024-06-01"
 HALF_A_DAY = timedelta(hours=12)
 
 
 def half_a_day_later(home: Home) -> None:
-    """For what is on record: its history is nobody else's to change."""
     with running_database(home.settings.database_home, None) as url:
         engine = open_engine(url)
-        with engine.begin() as connection:
-            connection.execute(text("SET LOCAL session_replication_role = replica"))
-            for table, column in (("extraction_attempt", "retry_at"), ("api_pause", "paused_until")):
-                connection.execute(text(f"UPDATE {table} SET {column} = {column} - :delay"), {"delay": HALF_A_DAY})
+        let_pass(engine, HALF_A_DAY)
         engine.dispose()
 
 

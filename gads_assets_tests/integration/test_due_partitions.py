@@ -42,10 +42,20 @@ def _registered(engine: Engine) -> None:
 
 @pytest.fixture
 def fail(store: StateStore) -> Try:
-    def fail(*errors: str, key: PartitionKey = KEY, retry_at: datetime | None = PAST) -> None:
+    def fail(
+        *errors: str,
+        key: PartitionKey = KEY,
+        retry_at: datetime | None = PAST,
+        finished_at: datetime = PAST,
+        run: str | None = None,
+    ) -> None:
+        """Each in a Dagster run of its own, unless one is named."""
         for error in errors:
             attempt = replace(
                 extraction(),
+                started_at=finished_at,
+                finished_at=finished_at,
+                dagster_run_id=run or str(ULID()),
                 key=key,
                 run_id=RunId(str(ULID())),
                 run_seq=store.allocate_run_seqs(1)[0],
@@ -78,19 +88,29 @@ def due(acting: Callable[[Role], Engine]) -> Callable[[], list[DuePartition]]:
 Due = Callable[[], list[DuePartition]]
 
 
+def moments(due: list[DuePartition]) -> list[tuple[PartitionKey, datetime]]:
+    return [(each.key, each.retry_at) for each in due]
+
+
+@pytest.fixture
+def now(engine: Engine) -> datetime:
+    """By the database's clock."""
+    with engine.begin() as connection:
+        clock: datetime = connection.execute(text("SELECT clock_timestamp()")).scalar_one()
+    return clock
+
+
 @pytest.mark.parametrize("error", ["quota", "transient"])
 def test_a_failed_extraction_is_due_from_its_moment_on(fail: Try, due: Due, error: str) -> None:
     fail(error)
     fail(error, key=neighbour(1), retry_at=FAR_OFF)
     fail("customer", key=neighbour(2), retry_at=None)
-    assert due() == [DuePartition(key=KEY, retry_at=PAST)]
+    assert moments(due()) == [(KEY, PAST)]
 
 
-def test_the_clock_is_the_databases(fail: Try, due: Due, engine: Engine) -> None:
-    with engine.begin() as connection:
-        clock = connection.execute(text("SELECT clock_timestamp()")).scalar_one()
-    fail("quota", retry_at=clock)
-    fail("quota", key=neighbour(1), retry_at=clock + timedelta(hours=1))
+def test_the_clock_is_the_databases(fail: Try, due: Due, now: datetime) -> None:
+    fail("quota", retry_at=now)
+    fail("quota", key=neighbour(1), retry_at=now + timedelta(hours=1))
     assert [each.key for each in due()] == [KEY]
 
 
@@ -104,7 +124,7 @@ def test_only_the_newest_extraction_of_a_partition_counts(fail: Try, seal: Try, 
     assert due() == []
 
     fail("quota", key=sealed, retry_at=PAST + timedelta(hours=1))
-    assert due() == [DuePartition(key=sealed, retry_at=PAST + timedelta(hours=1))]
+    assert moments(due()) == [(sealed, PAST + timedelta(hours=1))]
 
 
 def test_newer_means_a_higher_number_whatever_was_written_first(store: StateStore, fail: Try, due: Due) -> None:
@@ -123,6 +143,27 @@ def test_a_partition_out_of_attempts_is_left_to_somebody(fail: Try, seal: Try, d
     seal()
     fail(*["transient"] * (MOST - 1))
     assert [each.key for each in due()] == [KEY]
+
+
+def test_the_calls_of_one_run_are_one_attempt(fail: Try, due: Due) -> None:
+    fail(*["transient"] * 3, run="the only one")
+    [each] = due()
+    assert (each.key, each.dagster_run_id) == (KEY, "the only one")
+
+
+@pytest.mark.parametrize("error", ["quota", "transient"])
+def test_every_further_run_that_failed_makes_the_next_wait_twice_as_long(
+    fail: Try, due: Due, now: datetime, error: str
+) -> None:
+    once, thrice, often = KEY, neighbour(1), neighbour(2)
+    fail(error, key=once, finished_at=now - timedelta(minutes=2))
+    fail(*["quota"] * 2, error, key=thrice, finished_at=now - timedelta(minutes=2))
+    fail(*["quota"] * 40, error, key=often, finished_at=now - timedelta(hours=5))
+    assert [each.key for each in due()] == [once]
+
+    fail("quota", key=thrice, finished_at=now - timedelta(minutes=9))
+    fail("quota", key=often, finished_at=now - timedelta(hours=7))
+    assert {each.key for each in due()} == {once, thrice, often}
 
 
 def test_an_exhausted_quota_uses_up_no_attempt(fail: Try, due: Due) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine
 
 from gads_assets.domain.keys import CustomerId, PartitionKey
 from gads_assets.domain.rescheduling import partitions_between
@@ -16,6 +16,8 @@ from gads_assets.domain.roles import Role
 from gads_assets.emulator.faults import parse_faults
 from gads_assets.emulator.server import RunningEmulator, serve_emulator
 from gads_assets.orchestration.partitions import CUSTOMERS
+from gads_assets.orchestration.pool import join
+from gads_assets_tests.ledgers import let_pass
 from gads_assets_tests.worlds import BERLIN, NEW_YORK, RAW, TABLE, TOKYO, World, key
 
 pytestmark = pytest.mark.filterwarnings("ignore::dagster.BetaWarning", "ignore::dagster.PreviewWarning")
@@ -58,11 +60,7 @@ class Agency:
         )
 
     def half_a_day_later(self) -> None:
-        """For what is on record, whose history nobody else may change, and for the pause."""
-        with self.engine.begin() as connection:
-            connection.execute(text("SET LOCAL session_replication_role = replica"))
-            for table, column in (("extraction_attempt", "retry_at"), ("api_pause", "paused_until")):
-                connection.execute(text(f"UPDATE {table} SET {column} = {column} - :delay"), {"delay": HALF_A_DAY})
+        let_pass(self.engine, HALF_A_DAY)
 
     def recovered(self) -> RunningEmulator:
         self.half_a_day_later()
@@ -160,6 +158,48 @@ def test_partitions_of_a_run_that_has_not_ended_are_not_launched_twice(agency: A
     agency.launch(request, dg.DagsterRunStatus.STARTED)
 
     assert agency.tick() == ([], "6 failed extractions are due, all in runs that have not ended yet")
+
+
+def test_partitions_of_a_run_that_still_lives_are_left_to_it(agency: Agency) -> None:
+    stop_at_berlin(agency)
+    agency.recovered()
+    [run] = agency.world.instance.get_runs()
+
+    with join(run.run_id):
+        assert agency.tick() == ([], "6 failed extractions are due, all in runs that have not ended yet")
+
+    requests, _ = agency.tick()
+    assert len(requests) == 1
+
+
+def test_nothing_is_launched_when_the_days_operations_are_spent(
+    agency: Agency, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop_at_berlin(agency)
+    agency.recovered()
+    monkeypatch.setenv("GADS_API_DAILY_OPERATIONS", "2")
+
+    requests, skipped = agency.tick()
+
+    assert requests == []
+    assert skipped
+    assert skipped.startswith("the day's 2 API operations are used up until ")
+
+
+def test_customers_that_dagster_has_lost_are_named_with_the_fix(agency: Agency) -> None:
+    stop_at_berlin(agency)
+    agency.recovered()
+    [request], _ = agency.tick()
+    agency.launch(request, dg.DagsterRunStatus.STARTED)
+    for customer in (BERLIN, TOKYO):
+        agency.world.instance.delete_dynamic_partition(CUSTOMERS, customer)
+
+    requests, skipped = agency.tick()
+
+    assert requests == []
+    assert skipped
+    assert f"failed extractions of {BERLIN}, {TOKYO} are due" in skipped
+    assert "run `gads customers sync`" in skipped
 
 
 def test_a_run_that_was_killed_before_it_tried_anything_is_followed_by_another_but_not_for_ever(agency: Agency) -> None:

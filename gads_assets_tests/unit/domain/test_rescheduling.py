@@ -1,6 +1,7 @@
 """Due partitions in rectangles that Dagster can launch."""
 
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 
 from hypothesis import example, given, settings
@@ -23,6 +24,7 @@ def due(customer: int, day: int, query: str = "campaign") -> DuePartition:
             logical_date=FIRST + timedelta(days=day),
         ),
         retry_at=NOON + timedelta(minutes=customer, seconds=day),
+        dagster_run_id="the run that failed",
     )
 
 
@@ -85,7 +87,7 @@ def test_a_rerun_is_called_the_same_until_one_of_its_partitions_is_tried_again()
     asked = rectangle(range(2), range(2))
     [before] = plan_reruns(asked, ORDER)
     [again] = plan_reruns(reversed(asked), ORDER)
-    later = DuePartition(key=asked[0].key, retry_at=NOON + timedelta(days=1))
+    later = replace(asked[0], retry_at=NOON + timedelta(days=1))
     [after] = plan_reruns([later, *asked[1:]], ORDER)
     assert before.name(0) == again.name(0)
     assert len({before.name(0), before.name(1), after.name(0)}) == 3
