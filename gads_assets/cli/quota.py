@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gads_assets.cli.output import JsonOption, messages, print_json
+from gads_assets.domain.quota import shown
 from gads_assets.domain.roles import Role
 from gads_assets.errors import StateStoreError
 from gads_assets.settings import read_settings
@@ -35,8 +36,8 @@ def quota(as_json: JsonOption = False, resume: ResumeOption = False) -> None:
         return
     allowed = "without a limit" if status.allowed is None else f"of {status.allowed}"
     typer.echo(f"{'used':16} {status.used} {allowed}")
-    typer.echo(f"{'resets at':16} {_shown(status.resets_at)}")
-    paused = "-" if status.paused_until is None else f"{_shown(status.paused_until)} ({status.reason})"
+    typer.echo(f"{'resets at':16} {shown(status.resets_at)}")
+    paused = "-" if status.paused_until is None else f"{shown(status.paused_until)} ({status.reason})"
     typer.echo(f"{'paused until':16} {paused}")
 
 
@@ -46,7 +47,7 @@ def _resume(here: "Workplace") -> None:
     if found.paused_until is None:
         messages.print("nothing was paused")
         return
-    described = f"the pause until {_shown(found.paused_until)} ({found.reason})"
+    described = f"the pause until {shown(found.paused_until)} ({found.reason})"
     if not budget.lift_pause(found.paused_until):
         raise StateStoreError(f"{described} was over or another took its place meanwhile; look with `gads quota`")
     messages.print(f"lifted {described}", soft_wrap=True, markup=False)
@@ -54,7 +55,3 @@ def _resume(here: "Workplace") -> None:
 
 def _isoformat(value: object) -> object:
     return value.isoformat() if isinstance(value, datetime) else value
-
-
-def _shown(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"

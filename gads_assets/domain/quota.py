@@ -36,3 +36,8 @@ def moment_of_reset(*, now: datetime, counting_clock: datetime) -> datetime:
     the same moment by the caller's clock and by the one that the operations are counted by."""
     moment = now + (next_reset(counting_clock) - counting_clock)
     return moment if moment.microsecond == 0 else moment.replace(microsecond=0) + timedelta(seconds=1)
+
+
+def shown(moment: datetime) -> str:
+    """As people are told until when the API is not asked."""
+    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"

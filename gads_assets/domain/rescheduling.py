@@ -55,17 +55,17 @@ def plan_reruns(due: Iterable[DuePartition], order: Sequence[CustomerId]) -> lis
     reruns: list[Rerun] = []
     for (source, query_name), keys in groupby(sorted(moments, key=_query), key=_query):
         for customers, days in _rectangles((positions[key.customer_id], key.logical_date.toordinal()) for key in keys):
-            covered = [
+            first, last = (
                 PartitionKey(
                     source=source,
                     customer_id=order[position],
                     query_name=query_name,
                     logical_date=date.fromordinal(day),
                 )
-                for position in customers
-                for day in days
-            ]
-            reruns.append(Rerun(first=covered[0], last=covered[-1], retry_at=max(moments[key] for key in covered)))
+                for position, day in ((customers[0], days[0]), (customers[-1], days[-1]))
+            )
+            retry_at = max(moments[key] for key in partitions_between(first, last, order))
+            reruns.append(Rerun(first=first, last=last, retry_at=retry_at))
     return sorted(reruns, key=lambda rerun: rerun.last.logical_date, reverse=True)
 
 

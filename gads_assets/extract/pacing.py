@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Protocol, TypeVar
 
 from gads_assets.domain.keys import CustomerId
+from gads_assets.domain.quota import shown
 from gads_assets.errors import ExtractionError, QuotaExhaustedError, TransientApiError
 
 _Answer = TypeVar("_Answer")
@@ -70,7 +71,7 @@ class Pacer:
             if wait > self.longest_wait:
                 return QuotaExhaustedError(
                     f"account {customer_id} was not asked: the API's operations are used up or paused until "
-                    f"{until:%Y-%m-%d %H:%M:%S} UTC; `gads quota` says why, try again after that",
+                    f"{shown(until)}; `gads quota` says why, try again after that",
                     customer_id=customer_id,
                     retry_after=wait.total_seconds(),
                 )
@@ -93,7 +94,7 @@ class Pacer:
     def _dated(self, error: QuotaExhaustedError) -> QuotaExhaustedError:
         until = self.now() + timedelta(seconds=error.retry_after)
         return QuotaExhaustedError(
-            f"{error}, after {until:%Y-%m-%d %H:%M:%S} UTC",
+            f"{error}, after {shown(until)}",
             customer_id=error.customer_id,
             retry_after=error.retry_after,
             scope=error.scope,

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from datetime import datetime
 from itertools import islice
 from typing import Final
 
@@ -10,7 +9,7 @@ import dagster as dg
 
 from gads_assets.catalog.specification import Catalog
 from gads_assets.domain.keys import CustomerId, PartitionKey, partition_key_from_label
-from gads_assets.domain.quota import BudgetStatus
+from gads_assets.domain.quota import BudgetStatus, shown
 from gads_assets.domain.rescheduling import Rerun, RetryPolicy, partitions_between, plan_reruns
 from gads_assets.domain.roles import Role
 from gads_assets.errors import GadsError
@@ -116,16 +115,12 @@ def _partitions(catalog: Catalog, run: dg.DagsterRun, order: Sequence[CustomerId
 def _not_asked(status: BudgetStatus) -> str | None:
     if status.paused_until:
         return (
-            f"the API is paused until {_shown(status.paused_until)}: {status.reason}; `gads quota --resume` lifts the "
+            f"the API is paused until {shown(status.paused_until)}: {status.reason}; `gads quota --resume` lifts the "
             "pause, for what is launched by hand: what failed waits for its own time"
         )
     if status.allowed is not None and status.used >= status.allowed:
-        return f"the day's {status.allowed} API operations are used up until {_shown(status.resets_at)}"
+        return f"the day's {status.allowed} API operations are used up until {shown(status.resets_at)}"
     return None
-
-
-def _shown(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _why_nothing(*, due: int, waiting: int, room: int, unknown: Sequence[CustomerId]) -> str:
