@@ -6,18 +6,18 @@ Runs the demo in a home of its own, launches one more partition whose extraction
 minutes. Needs what `make test` needs.
 """
 
-import re
 import shutil
 import sys
 import tempfile
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from urllib.parse import quote
 
+import yaml
 from playwright.sync_api import Browser, FloatRect, Page
 
 import gads_assets
-from gads_assets.cli.demo import closed_days
+from gads_assets.cli.demo import QUERIES, closed_days
 from gads_assets_tests.acceptance.browser import environment_of, open_browser, open_tab, run_gads, serve_page
 
 _PROJECT = Path(gads_assets.__file__).parent.parent
@@ -34,7 +34,7 @@ def take_screenshots(folder: Path) -> list[Path]:
     with tempfile.TemporaryDirectory(prefix="gads-") as scratch:
         environment = environment_of(
             Path(scratch) / "home",
-            GADS_CATALOG=str(_catalog_from(day.isoformat(), Path(scratch) / "config")),
+            GADS_CATALOG=str(_catalog_from(day, Path(scratch) / "config")),
             GADS_EMULATOR_FAULTS=f"duplicated_rows@{_CUSTOMER_ID}/campaign/{day}:3",
         )
         run_gads(environment, "demo")
@@ -45,11 +45,14 @@ def take_screenshots(folder: Path) -> list[Path]:
             ]
 
 
-def _catalog_from(day: str, folder: Path) -> Path:
-    """The catalog inside, with that first day: years of empty days would make every bar in the pictures grey."""
+def _catalog_from(day: date, folder: Path) -> Path:
+    """The catalog inside, with that first day: years of empty days would make every bar in the pictures grey. Only the
+    demo's queries: all of them would not fit."""
     shutil.copytree(Path(gads_assets.__file__).parent / "config", folder)
     catalog = folder / "google_apis.yaml"
-    catalog.write_text(re.sub(r"start_date: \S+", f"start_date: {day}", catalog.read_text()))
+    document = yaml.safe_load(catalog.read_text())
+    document["queries"] = {name: {**document["queries"][name], "start_date": day} for name in QUERIES}
+    catalog.write_text(yaml.safe_dump(document, sort_keys=False))
     return catalog
 
 
