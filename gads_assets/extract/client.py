@@ -26,6 +26,7 @@ from google.protobuf.message import Message
 from gads_assets.catalog.fields import installed_api_versions
 from gads_assets.domain.keys import CustomerId, parse_customer_id
 from gads_assets.errors import AuthenticationError, ExtractionError, PartitionKeyError, SettingsError, TransientApiError
+from gads_assets.extract.event_engine import keep_engine
 from gads_assets.extract.memory import keep_freed_memory
 from gads_assets.extract.translation import TOKEN_FAILURE, authentication_error, translated
 
@@ -70,6 +71,7 @@ class GoogleAdsSource:
         patience: Patience,
     ) -> None:
         keep_freed_memory()
+        keep_engine()
         self._new_service = new_service
         self._patience = patience
         self._services: dict[tuple[str, CustomerId], Any] = {}
