@@ -22,11 +22,13 @@ from dagster._core.execution.plan.execute_plan import inner_plan_execution_itera
 from dagster._core.execution.plan.instance_concurrency_context import InstanceConcurrencyContext
 from dagster._core.execution.plan.plan import ExecutionPlan
 from dagster._core.execution.retries import RetryMode
+from sqlalchemy.exc import DBAPIError
 
 from gads_assets.orchestration.partitions import CustomerDays
 
 __all__ = [
     "AssetCheckEvaluation",
+    "PatientClaims",
     "PatientExecutor",
     "describe_partition",
     "materialization_targets",
@@ -122,11 +124,13 @@ class PatientExecutor(dg.Executor):
         with ExitStack() as joined:
             pooled = any(step.pool for step in execution_plan.get_steps_to_execute_in_topo_order())
             is_present = joined.enter_context(self._join(run.run_id)) if pooled else _anybody
-            claims = joined.enter_context(_Claims(job_context.instance, run, is_present))
+            claims = joined.enter_context(PatientClaims(job_context.instance, run, is_present))
             yield from inner_plan_execution_iterator(job_context, execution_plan, claims)
 
 
-class _Claims(InstanceConcurrencyContext):
+class PatientClaims(InstanceConcurrencyContext):
+    """The places of one run in pools."""
+
     def __init__(self, instance: dg.DagsterInstance, run: dg.DagsterRun, is_present: IsPresent) -> None:
         super().__init__(instance, run)
         self._is_present = is_present
@@ -134,7 +138,12 @@ class _Claims(InstanceConcurrencyContext):
     def claim(self, concurrency_key: str, step_key: str, step_priority: int = 0) -> bool:
         with raise_execution_interrupts():  # held back otherwise until a step runs
             self._free_places_of_the_gone(concurrency_key)
-        return super().claim(concurrency_key, step_key, step_priority)
+        try:
+            return super().claim(concurrency_key, step_key, step_priority)
+        except DBAPIError:
+            # Of runs that are the first ever to need the pool, one puts it into the database. Dagster means the others
+            # to find it there, which PostgreSQL refuses in the transaction of the failed attempt.
+            return super().claim(concurrency_key, step_key, step_priority)
 
     def interval_to_next_pending_claim_check(self) -> float:
         now = time.time()

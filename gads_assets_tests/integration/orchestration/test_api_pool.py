@@ -23,6 +23,7 @@ from gads_assets.domain.roles import Role
 from gads_assets.emulator.accounts import made_up_accounts
 from gads_assets.emulator.server import RunningEmulator, serve_emulator
 from gads_assets.orchestration.customers import dagster_instance, register_accounts
+from gads_assets.orchestration.dagster_internals import PatientClaims
 from gads_assets.orchestration.instance import dagster_environment
 from gads_assets.orchestration.pool import join
 from gads_assets.orchestration.workplace import Workplace
@@ -160,6 +161,15 @@ def test_runs_at_the_same_time_make_no_more_calls_at_once_than_one_alone(agency:
     assert agency.emulator.operations == agency.sealed() == 2 * agency.calls
     assert agency.emulator.most_calls_at_once == CALLS_AT_ONCE
     assert agency.places() == {"taken": set(), "queue": set()}
+
+
+def test_a_run_that_finds_no_pool_while_another_opens_it_takes_its_turn(agency: Agency) -> None:
+    run = dg.DagsterRun(job_name="raw_alone")
+    with PatientClaims(agency.instance, run, lambda _: True) as claims:
+        assert claims.get_pool_info(POOL) is None
+        agency.take_place("the other")
+        assert not claims.claim(POOL, "step")
+    assert agency.places() == {"taken": {"the other"}, "queue": {"the other"}}
 
 
 def test_a_pool_with_two_places_lets_two_runs_extract(agency: Agency) -> None:
