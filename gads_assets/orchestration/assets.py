@@ -1,7 +1,7 @@
 """Two assets for every query of the catalog: the sealed runs, and the published table."""
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import dagster as dg
 
@@ -13,6 +13,7 @@ from gads_assets.domain.state import AttemptOutcome, PartitionStatus
 from gads_assets.extract.extraction import Extraction
 from gads_assets.orchestration import metadata
 from gads_assets.orchestration.checks import VERDICT
+from gads_assets.orchestration.io_managers import Publication
 from gads_assets.orchestration.keys import api_pool, raw_key, table_key
 from gads_assets.orchestration.partitions import CustomerDays, partition_keys
 from gads_assets.orchestration.resources import WorkplaceResource
@@ -83,22 +84,20 @@ def table_asset(
             "dagster/table_name": f"{catalog.source}.{specification.name}",  # its name in `gads query`
         },
     )
-    def table(
-        context: dg.AssetExecutionContext, workplace: WorkplaceResource
-    ) -> Iterator[dg.Output[Sequence[PartitionKey]]]:
+    def table(context: dg.AssetExecutionContext, workplace: WorkplaceResource) -> Iterator[dg.Output[Publication]]:
         keys = partition_keys(context.partition_keys, source=catalog.source, query_name=specification.name)
         with readable_failures():
             refused = _refused(workplace.get(), keys, root_run_id(context.run))
-        ready = [key for key in keys if key not in refused]
-        if ready:
-            yield dg.Output(ready)
-        if refused:
-            raise partition_failure("were not published", refused, of=len(keys))
+        publication = Publication(keys=[key for key in keys if key not in refused], refused=refused)
+        if publication.keys:
+            yield dg.Output(publication)
+        if publication.refused:
+            raise partition_failure("were not published", publication.refused, of=len(keys))
 
     return table
 
 
-def _refused(here: Workplace, keys: Sequence[PartitionKey], run_id: str) -> Mapping[PartitionKey, str]:
+def _refused(here: Workplace, keys: Sequence[PartitionKey], run_id: str) -> dict[PartitionKey, str]:
     """Why some of these partitions are not shown by this run; state decides, this only says it in words."""
     store, records = here.store_as(Role.LOADER), here.records_as(Role.LOADER)
     publishable = {state.key for state in store.publishable(keys)}

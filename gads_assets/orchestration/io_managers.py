@@ -1,6 +1,7 @@
 """Where outputs go: a sealed run is already in the raw sink; a table is published by swapping its pointers."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import dagster as dg
 import pyarrow as pa
@@ -14,7 +15,7 @@ from gads_assets.orchestration import metadata
 from gads_assets.orchestration.dagster_internals import describe_partition, narrow_output
 from gads_assets.orchestration.partitions import customer_days, dagster_key, partition_keys
 from gads_assets.orchestration.resources import WorkplaceResource
-from gads_assets.orchestration.runs import readable_failures
+from gads_assets.orchestration.runs import partition_failure, readable_failures
 from gads_assets.orchestration.workplace import Workplace
 from gads_assets.warehouse.arrow import read_first_rows
 from gads_assets.warehouse.reading import published_partitions
@@ -41,15 +42,27 @@ class RawRunIOManager(dg.ConfigurableIOManager):
         )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Publication:
+    """The partitions of a run that may be shown, and why the others are not; once the output is stored, `refused` also
+    says which of the first could not be."""
+
+    keys: Sequence[PartitionKey]
+    refused: dict[PartitionKey, str]
+
+
 class PublishedTableIOManager(dg.ConfigurableIOManager):
-    """The output of a table's asset is the list of partitions to show; storing it is the pointer swap."""
+    """The output of a table's asset names the partitions to show; storing it is the pointer swap."""
 
     workplace: dg.ResourceDependency[WorkplaceResource]
 
-    def handle_output(self, context: dg.OutputContext, obj: Sequence[PartitionKey]) -> None:
+    def handle_output(self, context: dg.OutputContext, obj: Publication) -> None:
         workplace = self.workplace.get()
         with readable_failures():
-            published = workplace.loader.load(obj)
+            published = workplace.loader.load(obj.keys)
+        obj.refused.update(published.refused)
+        if not published.pointers:
+            raise partition_failure("were not published", obj.refused, of=len(obj.refused))
         previews = _previews(context, workplace, published.pointers)
         _report(
             context,

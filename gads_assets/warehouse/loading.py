@@ -1,7 +1,10 @@
 """From PartitionState to the warehouse: what may be published, published, and its load records."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Final
 
 from gads_assets.domain.keys import PartitionKey, RunId
 from gads_assets.domain.pointer import Authority, Pointer
@@ -11,23 +14,42 @@ from gads_assets.state.partition_states import AcceptedContent, StateStore
 from gads_assets.state.run_records import RunRecords
 from gads_assets.warehouse.publishing import Published, Publisher, publishing_scope
 
+LONGEST_LOAD: Final = timedelta(hours=6)
+"""Housekeeping takes staged rows that no pointer names for abandoned after four times as long."""
+
+_NO_SUCCESS: Final = "state does not call it a success"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Loader:
+    """`clock` counts seconds, and never back."""
+
     publisher: Publisher
     store: StateStore
     records: RunRecords
+    clock: Callable[[], float] = time.monotonic
 
     def load(self, keys: Sequence[PartitionKey]) -> Published:
         """Publishes the authority of each partition, all of one query, in one commit.
 
-        Refuses the whole batch if state does not say success for one of them: the caller asks for what may be shown.
+        What state does not call a success is refused, and so is what the publisher refuses; the others are published.
         """
-        query_name = keys[0].query_name
+        query_name, started = keys[0].query_name, self.clock()
         with self.records.exclusive(publishing_scope(keys[0].source, query_name)) as require_held:
-            published = self.publisher.publish(query_name, self._authorities(keys), before_swap=require_held)
+
+            def may_swap() -> None:
+                require_held()
+                if self.clock() - started > LONGEST_LOAD.total_seconds():
+                    raise PublishRefusedError(
+                        f"this load of {query_name} took more than {LONGEST_LOAD // timedelta(hours=1)} hours, after "
+                        "which its rows may be taken for abandoned; nothing was published, run it again"
+                    )
+
+            authorities = self._authorities(keys)
+            published = self.publisher.publish(query_name, authorities, before_swap=may_swap)
         self.store.record_loads(_load_record(pointer, published.pointer_version) for pointer in published.pointers)
-        return published
+        unsuccessful = set(keys) - {authority.key for authority in authorities}
+        return replace(published, refused={**published.refused, **dict.fromkeys(unsuccessful, _NO_SUCCESS)})
 
     def withdraw(self, intent: DemotionIntent) -> None:
         """Hides a partition whose authority was rejected."""
@@ -39,12 +61,9 @@ class Loader:
             )
 
     def _authorities(self, keys: Sequence[PartitionKey]) -> list[Authority]:
-        states = {state.key: state for state in self.store.publishable(keys)}
-        for key in keys:
-            if key not in states:
-                raise PublishRefusedError(f"{key} is not success in the state store, so it is not published")
-        accepted = self.store.accepted_contents(keys)
-        return [_authority(state, accepted) for state in states.values()]
+        states = self.store.publishable(keys)
+        accepted = self.store.accepted_contents([state.key for state in states])
+        return [_authority(state, accepted) for state in states]
 
 
 def _authority(state: PartitionState, accepted: Mapping[tuple[PartitionKey, RunId], AcceptedContent]) -> Authority:

@@ -1,28 +1,37 @@
 """Publishing: stage, verify, and swap the pointers in one commit."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
+from typing import Final
 
 from pyspark.sql import SparkSession
 
-from gads_assets.catalog.specification import Catalog
+from gads_assets.catalog.specification import Catalog, QuerySchema
 from gads_assets.domain.keys import PartitionKey, RunId, StageId
-from gads_assets.domain.pointer import Authority, LoadPlan, Pointer, PointerStatus, plan_load
-from gads_assets.errors import PublishRefusedError
+from gads_assets.domain.pointer import Authority, Pointer, PointerStatus, plan_load
+from gads_assets.errors import PublishRefusedError, RawSinkError
 from gads_assets.raw.sink import RawSink
 from gads_assets.warehouse.layout import WarehouseLayout
 from gads_assets.warehouse.pointers import append_pointers, pointer_table, read_pointers
-from gads_assets.warehouse.staging import stage_runs
+from gads_assets.warehouse.session import SPARK_ERRORS
+from gads_assets.warehouse.staging import Stage, require_kept, stage_runs
+
+_OVERTAKEN: Final = (
+    "the warehouse shows a newer state of it than the database has, and keeps what it shows; if the database was "
+    "restored, `gads reconcile --adopt` makes the two agree"
+)
+_DIFFERS: Final = "its rows are not what the validator saw when it accepted the run; revalidate it"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Published:
-    """`pointers` are the current ones of every partition that now shows its authority, swapped just now or before."""
+    """`pointers` are the current ones of every partition that now shows its authority, swapped just now or before.
+    `refused` ones show what they showed, and why is said."""
 
-    plan: LoadPlan
     pointers: tuple[Pointer, ...]
+    refused: Mapping[PartitionKey, str]
     pointer_version: int
     """A version of the pointer table that has them all."""
 
@@ -41,8 +50,9 @@ class Publisher:
     ) -> Published:
         """Makes these runs what readers see, all in one commit; those that are published already are left alone.
 
-        Refuses the whole batch if readers see a newer state of one of them. `before_swap` may raise, and does nothing
-        else, once everything is staged and before readers see it.
+        A partition is refused if readers see a newer state of it, or if its run is not what it was when it was judged;
+        the others are published without it. `before_swap` may raise, and does nothing else, once everything is staged
+        and before readers see it.
         A crash at any moment leaves readers on the pointers they had, or on all of the new ones.
         """
         keys = [authority.key for authority in authorities]
@@ -51,22 +61,20 @@ class Publisher:
         table = pointer_table(self.layout, query_name)
         current = read_pointers(table, keys) if table else {}
         plan = plan_load(authorities, current)
-        if plan.overtaken:
-            late = ", ".join(str(authority.key) for authority in plan.overtaken[:5])
-            raise PublishRefusedError(
-                f"the warehouse shows a newer state than the database for {late}; was the database restored? "
-                "the warehouse keeps what it shows"
-            )
         published = [current[authority.key] for authority in plan.already_published]
+        refused = {authority.key: _OVERTAKEN for authority in plan.overtaken}
         version = table.version() if table else -1
-        if plan.to_stage:
-            staged = self._stage(query_name, plan.to_stage)
+        stages, unstaged = self._stage(query_name, plan.to_stage)
+        refused |= unstaged
+        swapped = _pointers(stages, loaded_at=self.now())
+        if swapped:
             before_swap()
-            version = append_pointers(self.layout, query_name, staged)
-            published += staged
+            for stage in stages:
+                require_kept(stage)
+            version = append_pointers(self.layout, query_name, swapped)
         return Published(
-            plan=plan,
-            pointers=tuple(sorted(published, key=lambda pointer: pointer.key)),
+            pointers=tuple(sorted([*published, *swapped], key=lambda pointer: pointer.key)),
+            refused=refused,
             pointer_version=version,
         )
 
@@ -93,37 +101,61 @@ class Publisher:
         )
         append_pointers(self.layout, key.query_name, [tombstone])
 
-    def _stage(self, query_name: str, authorities: Sequence[Authority]) -> list[Pointer]:
-        pointers = []
+    def _stage(self, query_name: str, authorities: Sequence[Authority]) -> tuple[list[Stage], dict[PartitionKey, str]]:
+        """One stage a schema version, and why some partitions are in none."""
+        stages: list[Stage] = []
+        refused: dict[PartitionKey, str] = {}
         by_version = sorted(authorities, key=lambda authority: (authority.schema_version, authority.key))
         for version, group in groupby(by_version, key=lambda authority: authority.schema_version):
-            batch, stage_id = list(group), self.new_stage_id()
-            schema = self.catalog.schema(query_name, version)
-            commit = stage_runs(self.session(), self.layout, schema, batch, uris=self._uris(batch), stage_id=stage_id)
-            loaded_at = self.now()
-            pointers += [
-                Pointer(
-                    key=authority.key,
-                    run_id=authority.run_id,
-                    stage_id=stage_id,
-                    schema_version=version,
-                    record_count=authority.record_count,
-                    content_digest=authority.content_digest,
-                    state_version=authority.state_version,
-                    stage_commit=commit,
-                    status=PointerStatus.ACTIVE,
-                    loaded_at=loaded_at,
-                )
-                for authority in batch
-            ]
-        return pointers
+            batch, schema = list(group), self.catalog.schema(query_name, version)
+            try:
+                stages.append(self._stage_batch(schema, batch))
+            except (RawSinkError, *SPARK_ERRORS):
+                broken = self._broken(batch)
+                if not broken:
+                    raise
+                refused |= broken
+                if whole := [authority for authority in batch if authority.key not in broken]:
+                    stages.append(self._stage_batch(schema, whole))
+        return stages, refused | {each.key: _DIFFERS for stage in stages for each in stage.differing}
 
-    def _uris(self, authorities: Sequence[Authority]) -> list[str]:
-        uris = []
-        for authority in authorities:
-            if authority.record_count:
-                uris += self.sink.payload_uris(self.sink.manifest(authority.key, authority.run_id))
-        return uris
+    def _stage_batch(self, schema: QuerySchema, batch: Sequence[Authority]) -> Stage:
+        uris = [
+            uri
+            for authority in batch
+            if authority.record_count
+            for uri in self.sink.payload_uris(self.sink.manifest(authority.key, authority.run_id))
+        ]
+        return stage_runs(self.session(), self.layout, schema, batch, uris=uris, stage_id=self.new_stage_id())
+
+    def _broken(self, batch: Sequence[Authority]) -> dict[PartitionKey, str]:
+        """Those whose sealed run is not whole any more. Every byte is read, so it is asked once a batch has failed."""
+        broken = {}
+        for authority in batch:
+            try:
+                self.sink.verify(self.sink.manifest(authority.key, authority.run_id))
+            except RawSinkError as error:
+                broken[authority.key] = str(error)
+        return broken
+
+
+def _pointers(stages: Sequence[Stage], *, loaded_at: datetime) -> list[Pointer]:
+    return [
+        Pointer(
+            key=authority.key,
+            run_id=authority.run_id,
+            stage_id=stage.stage_id,
+            schema_version=authority.schema_version,
+            record_count=authority.record_count,
+            content_digest=authority.content_digest,
+            state_version=authority.state_version,
+            stage_commit=stage.commit,
+            status=PointerStatus.ACTIVE,
+            loaded_at=loaded_at,
+        )
+        for stage in stages
+        for authority in stage.sound
+    ]
 
 
 def publishing_scope(source: str, query_name: str) -> str:

@@ -1,9 +1,12 @@
 """Staging: a batch of sealed runs appended to its schema version's table, under a stage id that nothing names yet."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Final
 
 from deltalake import DeltaTable
-from pyspark.sql import Observation, SparkSession
+from pyspark.sql import Column, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program gives it
 
 from gads_assets.catalog.specification import QuerySchema
@@ -15,14 +18,30 @@ from gads_assets.domain.content import (
     row_hashes,
     total,
 )
-from gads_assets.domain.keys import StageId
+from gads_assets.domain.keys import PartitionKey, StageId
 from gads_assets.domain.pointer import Authority
 from gads_assets.errors import StagedRowsError
 from gads_assets.raw.frames import CUSTOMER, DAY, RUN, sealed_rows
-from gads_assets.warehouse.delta_tables import open_table, sql_name
+from gads_assets.warehouse.delta_tables import find_table, open_table, readable_delta_errors, select, sql_name
 from gads_assets.warehouse.layout import WarehouseLayout
+from gads_assets.warehouse.marks import times_collected
 
-_ROWS_PER_FILE = 1_000_000
+_ROWS_PER_FILE: Final = 1_000_000
+_NOTHING: Final = str(total([]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """A batch in its table, under `stage_id`, as of version `commit`; for readers it does not exist before a pointer
+    names it. The rows of `differing` partitions are not what the validator saw in their runs."""
+
+    table: DeltaTable
+    stage_id: StageId
+    commit: int
+    rows: int
+    collections: int
+    sound: tuple[Authority, ...]
+    differing: tuple[Authority, ...]
 
 
 def stage_runs(
@@ -33,28 +52,45 @@ def stage_runs(
     *,
     uris: Sequence[str],
     stage_id: StageId,
-) -> int:
-    """Appends the batch in one commit and returns a version of the table that holds it.
-
-    What was written is counted and digested on its way to disk; if that is not what the validator saw in these runs,
-    StagedRowsError is raised and the stage stays unnamed, which for readers means that it does not exist.
-    """
-    uri = layout.stage(schema.query_name, schema.version)
-    _create_table(spark, uri, schema)
+) -> Stage:
+    """Appends the batch in one commit. What is written is counted and digested on its way to disk."""
+    table = _table(spark, layout.stage(schema.query_name, schema.version), schema)
+    collections = times_collected(table)
     expected = total(parse_content_digest(authority.content_digest) for authority in authorities)
+    written, differing = expected, set[PartitionKey]()
     if expected.rows or uris:
-        written = _append(spark, uri, schema, uris, stage_id, files=1 + expected.rows // _ROWS_PER_FILE)
-        if written != expected:
-            raise StagedRowsError(
-                f"staging {len(authorities)} partitions of {schema.query_name} wrote content {written}, "
-                f"the validator saw {expected}; nothing was published: revalidate these runs"
-            )
-    return open_table(uri).version()
+        files = 1 + expected.rows // _ROWS_PER_FILE
+        written = _append(spark, table.table_uri, schema, uris, stage_id, files=files)
+        table.update_incremental()
+    if written != expected:
+        found = _digests(spark, table, schema, stage_id)
+        differing = {each.key for each in authorities if found.get(_place(each), _NOTHING) != each.content_digest}
+    return Stage(
+        table=table,
+        stage_id=stage_id,
+        commit=table.version(),
+        rows=written.rows,
+        collections=collections,
+        sound=tuple(each for each in authorities if each.key not in differing),
+        differing=tuple(each for each in authorities if each.key in differing),
+    )
 
 
-def _create_table(spark: SparkSession, uri: str, schema: QuerySchema) -> None:
-    if DeltaTable.is_deltatable(uri):
+def require_kept(stage: Stage) -> None:
+    """Raises StagedRowsError when housekeeping took the stage for abandoned, and its rows with it."""
+    with readable_delta_errors(stage.table.table_uri):
+        stage.table.update_incremental()
+    if times_collected(stage.table) == stage.collections:
         return
+    count = f"SELECT count(*) FROM this WHERE stage_id = '{stage.stage_id}'"  # noqa: S608 - our own id
+    [kept] = select(stage.table, count)[0].to_pylist()
+    if kept != stage.rows:
+        raise StagedRowsError("this load took so long that its rows were collected as abandoned; run it again")
+
+
+def _table(spark: SparkSession, uri: str, schema: QuerySchema) -> DeltaTable:
+    if table := find_table(uri):
+        return table
     # The key comes first: statistics are kept for the leading columns, and they are what readers prune by.
     columns = ", ".join(
         ["logical_date DATE", "customer_id STRING", "stage_id STRING", "run_id STRING"]
@@ -63,6 +99,7 @@ def _create_table(spark: SparkSession, uri: str, schema: QuerySchema) -> None:
     spark.sql(
         f"CREATE TABLE IF NOT EXISTS {sql_name(uri)} ({columns}) USING DELTA CLUSTER BY (logical_date, customer_id)"
     )
+    return open_table(uri)
 
 
 def _append(
@@ -80,7 +117,28 @@ def _append(
     # One file is one partition, whose rows are in the key's order as they come.
     by_key = placed if len(uris) == 1 else placed.sortWithinPartitions("logical_date", "customer_id")
     measured = Observation()
-    digest = digest_aggregates(*row_hashes(key=("customer_id", "logical_date"), columns=report))
-    observed = by_key.observe(measured, *(F.expr(expression).alias(name) for name, expression in digest.items()))
+    observed = by_key.observe(measured, *_digest_columns(schema))
     observed.write.format("delta").mode("append").save(uri)
     return digest_from_aggregates(**measured.get)
+
+
+def _digests(
+    spark: SparkSession, table: DeltaTable, schema: QuerySchema, stage_id: StageId
+) -> dict[tuple[str, date], str]:
+    """The digest of each partition that has rows in this stage."""
+    staged = f"{sql_name(table.table_uri)} VERSION AS OF {table.version()} WHERE stage_id = '{stage_id}'"
+    groups = spark.sql(f"SELECT * FROM {staged}").groupBy("customer_id", "logical_date")  # noqa: S608 - our own id
+    return {
+        (row.pop("customer_id"), row.pop("logical_date")): str(digest_from_aggregates(**row))
+        for row in (found.asDict() for found in groups.agg(*_digest_columns(schema)).collect())
+    }
+
+
+def _digest_columns(schema: QuerySchema) -> list[Column]:
+    report = [column.name for column in schema.report_columns]
+    digest = digest_aggregates(*row_hashes(key=("customer_id", "logical_date"), columns=report))
+    return [F.expr(expression).alias(name) for name, expression in digest.items()]
+
+
+def _place(authority: Authority) -> tuple[str, date]:
+    return authority.key.customer_id, authority.key.logical_date

@@ -183,6 +183,28 @@ def test_loading_again_without_extracting_changes_nothing(make_world: Callable[.
     assert world.materialization(TABLE, first).metadata["pointer_version"].value == 0
 
 
+@pytest.mark.parametrize("spoiled", [1, 2])
+def test_a_load_leaves_out_the_runs_that_were_spoiled_since_they_were_judged_and_names_them(
+    make_world: Callable[..., World], spoiled: int
+) -> None:
+    """With both spoiled nothing is published, and no materialization is left without a partition."""
+    world = make_world()
+    first, second = f"{NEW_YORK}|2024-06-01", f"{NEW_YORK}|2024-06-02"
+    world.run(first, second, assets=[RAW])
+    for label in [second, first][:spoiled]:
+        [run_id] = world.here.sink.sealed_runs(key(label))
+        [payload] = world.here.sink.payload_uris(world.here.sink.manifest(key(label), run_id))
+        Path(payload).unlink()
+
+    result = world.run(first, second, assets=[TABLE])
+
+    assert not result.success
+    assert set(world.published()) == {first, second} - set([second, first][:spoiled])
+    assert world.materialized(TABLE) == set(world.published())
+    assert f"{spoiled} of 2 partitions were not published" in step_failure(result, "google_ads__campaign")
+    assert second in step_failure(result, "google_ads__campaign")
+
+
 def test_a_check_run_on_its_own_finds_an_altered_file_and_hides_the_partition(make_world: Callable[..., World]) -> None:
     world = make_world()
     label = f"{NEW_YORK}|2024-06-01"

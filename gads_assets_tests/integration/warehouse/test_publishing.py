@@ -1,13 +1,18 @@
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
+from deltalake import DeltaTable
 from ulid import ULID
 
 from gads_assets.catalog.specification import Column
 from gads_assets.domain.keys import PartitionKey, StageId
-from gads_assets.errors import PublishRefusedError, StagedRowsError, WarehouseError
+from gads_assets.domain.manifest import RunManifest
+from gads_assets.errors import StagedRowsError, WarehouseError
+from gads_assets.warehouse.delta_tables import sql_name
+from gads_assets.warehouse.marks import COLLECTED, times_collected
 from gads_assets.warehouse.pointers import append_pointers
 from gads_assets_tests.sealed_runs import COLUMNS, QUERY, catalog, key, row, schema, seal
 from gads_assets_tests.warehouses import Warehouse
@@ -76,10 +81,12 @@ def test_a_late_loader_cannot_overrule_a_newer_authority(warehouse: Warehouse) -
 
     other = warehouse.accept(seal(warehouse.sink, key(day="2024-06-02"), []))
 
-    with pytest.raises(PublishRefusedError, match=r"newer state .* for google_ads/campaign 1234567890\|2024-06-01;"):
-        warehouse.publisher.publish(QUERY, [*old, *other])
+    published = warehouse.publisher.publish(QUERY, [*old, *other])
 
-    assert warehouse.pointer_rows().num_rows == 1
+    assert [pointer.key for pointer in published.pointers] == [other[0].key]
+    assert list(published.refused) == [key()]
+    assert "shows a newer state of it than the database has" in published.refused[key()]
+    assert warehouse.pointer_rows().num_rows == 2
     assert warehouse.content() == {("1234567890", "2024-06-01"): [(1, 2)]}
 
 
@@ -114,10 +121,87 @@ def test_content_that_changed_since_it_was_judged_is_not_published(warehouse: Wa
     other = seal(warehouse.sink, partition, _rows(partition, 1, clicks=99))
     payload.write_bytes(Path(warehouse.sink.payload_uris(other)[0]).read_bytes())
 
-    with pytest.raises(StagedRowsError, match="nothing was published"):
-        warehouse.publisher.publish(QUERY, authorities)
+    published = warehouse.publisher.publish(QUERY, authorities)
 
+    assert published.pointers == ()
+    assert "not what the validator saw" in published.refused[partition]
     assert warehouse.content() == {}
+
+
+def _exchanged(payload: Path, warehouse: Warehouse, run: RunManifest) -> None:
+    other = seal(warehouse.sink, run.key, _rows(run.key, 1, clicks=99))
+    payload.write_bytes(Path(warehouse.sink.payload_uris(other)[0]).read_bytes())
+
+
+def _cut_short(payload: Path, warehouse: Warehouse, run: RunManifest) -> None:
+    payload.write_bytes(payload.read_bytes()[:-12])
+
+
+def _deleted(payload: Path, warehouse: Warehouse, run: RunManifest) -> None:
+    payload.unlink()
+
+
+def _unsealed(payload: Path, warehouse: Warehouse, run: RunManifest) -> None:
+    (payload.parent / "metadata.json").unlink()
+
+
+@pytest.mark.parametrize("spoil", [_exchanged, _cut_short, _deleted, _unsealed])
+def test_a_run_that_was_spoiled_after_it_was_judged_is_left_out_and_holds_back_no_other(
+    warehouse: Warehouse, spoil: Callable[[Path, Warehouse, RunManifest], None]
+) -> None:
+    """Two schema versions, of which only one has the spoiled run, and a day without rows."""
+    warehouse.catalog = catalog(schema("2"), schema())
+    days = [key(day=f"2024-06-0{number}") for number in range(1, 6)]
+    runs = [
+        seal(warehouse.sink, day, _rows(day, 1), schema_version=version)
+        for day, version in zip(days, "11122", strict=True)
+    ]
+    empty = seal(warehouse.sink, key(day="2024-06-06"), [])
+    authorities = warehouse.accept(*runs, empty)
+    spoil(Path(warehouse.sink.payload_uris(runs[1])[0]), warehouse, runs[1])
+
+    published = warehouse.publisher.publish(QUERY, authorities)
+
+    assert list(published.refused) == [days[1]]
+    assert [pointer.key for pointer in published.pointers] == [days[0], *days[2:], empty.key]
+    assert warehouse.pointer_rows().num_rows == 5
+    assert warehouse.content() == {(day.customer_id, str(day.logical_date)): [(1, 1)] for day in days if day != days[1]}
+
+
+def test_a_partition_that_readers_see_already_stays_as_it_is_when_its_replacement_is_spoiled(
+    warehouse: Warehouse,
+) -> None:
+    warehouse.publisher.publish(QUERY, warehouse.accept(seal(warehouse.sink, key(), _rows(key(), 1))))
+    again = seal(warehouse.sink, key(), _rows(key(), 2), run_seq=2)
+    authorities = warehouse.accept(again)
+    _deleted(Path(warehouse.sink.payload_uris(again)[0]), warehouse, again)
+
+    assert list(warehouse.publisher.publish(QUERY, authorities).refused) == [key()]
+
+    assert warehouse.content() == {("1234567890", "2024-06-01"): [(1, 1)]}
+
+
+def test_a_loader_whose_stage_was_collected_publishes_nothing(warehouse: Warehouse) -> None:
+    authorities = warehouse.accept(seal(warehouse.sink, key(), _rows(key(), 1)))
+
+    with pytest.raises(StagedRowsError, match="collected as abandoned; run it again"):
+        warehouse.publisher.publish(QUERY, authorities, before_swap=lambda: _collect(warehouse, rows="true"))
+    assert warehouse.content() == {}
+
+    published = warehouse.publisher.publish(
+        QUERY, authorities, before_swap=lambda: _collect(warehouse, rows="stage_id = 'of another'")
+    )
+    assert [pointer.key for pointer in published.pointers] == [key()]
+    assert warehouse.content() == {("1234567890", "2024-06-01"): [(1, 1)]}
+
+
+def _collect(warehouse: Warehouse, *, rows: str) -> None:
+    """As housekeeping does: the mark, then the rows."""
+    uri = warehouse.layout.stage(QUERY, "1")
+    mark = times_collected(DeltaTable(uri)) + 1
+    nothing = warehouse.spark.read.format("delta").load(uri).limit(0)
+    nothing.write.format("delta").mode("append").options(txnAppId=COLLECTED, txnVersion=mark).save(uri)
+    warehouse.spark.sql(f"DELETE FROM {sql_name(uri)} WHERE {rows}")
 
 
 def test_a_withdrawn_partition_vanishes_for_every_reader_and_a_newer_run_brings_it_back(warehouse: Warehouse) -> None:
@@ -127,8 +211,7 @@ def test_a_withdrawn_partition_vanishes_for_every_reader_and_a_newer_run_brings_
     warehouse.withdraw(authorities[0])
 
     assert warehouse.content() == {}
-    with pytest.raises(PublishRefusedError, match="the warehouse keeps what it shows"):
-        warehouse.publisher.publish(QUERY, authorities)
+    assert "keeps what it shows" in warehouse.publisher.publish(QUERY, authorities).refused[key()]
     assert warehouse.content() == {}
     warehouse.publisher.publish(QUERY, warehouse.accept(seal(warehouse.sink, key(), _rows(key(), 5), run_seq=2)))
     assert warehouse.content() == {("1234567890", "2024-06-01"): [(5, 1)]}
