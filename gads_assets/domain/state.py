@@ -149,6 +149,17 @@ class ExtractionAttempt:
 
 
 @dataclass(frozen=True, kw_only=True)
+class UnjudgedRun:
+    """A sealed run that no attempt judged, and newer than its partition's authority: left by a crash between seal and
+    verdict, unless the Dagster run that sealed it still lives."""
+
+    key: PartitionKey
+    run_id: RunId
+    run_seq: int
+    dagster_run_id: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class LoadRecord:
     """The first complete load of a run under a schema version; later loads of the same leave it as it is."""
 

@@ -1,19 +1,19 @@
 """What one Dagster run did to its partitions, and the lock that keeps two of them from publishing at once."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Engine, bindparam, text
+from sqlalchemy import ARRAY, Engine, RowMapping, Text, any_, bindparam, exists, select, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from gads_assets.domain.keys import PartitionKey, RunId
-from gads_assets.domain.state import AttemptOutcome, ExtractionOutcome
+from gads_assets.domain.state import AttemptOutcome, ExtractionOutcome, UnjudgedRun
 from gads_assets.errors import StateStoreError
 from gads_assets.state.connection import session, transaction
-from gads_assets.state.rows import key_from_row, keys_json, run_of_row, select_by_keys
-from gads_assets.state.tables import extraction_attempt, partition_attempt
+from gads_assets.state.rows import key_from_row, key_order, keys_json, run_of_row, select_by_keys
+from gads_assets.state.tables import KEY_COLUMNS, extraction_attempt, partition_attempt, partition_state
 
 _EXTRACTIONS = (
     select_by_keys(extraction_attempt)
@@ -27,6 +27,35 @@ _JUDGEMENTS = (
     select_by_keys(partition_attempt, "run_id", "outcome", "error_message")
     .where(partition_attempt.c.dagster_run_id == bindparam("dagster_run_id"))
     .order_by(partition_attempt.c.attempt_number)
+)
+
+_JUDGED_RUNS = select_by_keys(partition_attempt, "run_id")
+
+_WAITS_FOR_A_VERDICT = (
+    extraction_attempt.c.outcome == ExtractionOutcome.SEALED,
+    ~exists().where(*(partition_attempt.c[name] == extraction_attempt.c[name] for name in (*KEY_COLUMNS, "run_id"))),
+    ~exists().where(
+        *(partition_state.c[name] == extraction_attempt.c[name] for name in KEY_COLUMNS),
+        partition_state.c.current_run_seq >= extraction_attempt.c.run_seq,
+    ),
+)
+
+_UNJUDGED_COLUMNS = ("run_id", "run_seq", "dagster_run_id")
+
+_UNJUDGED = (
+    select(*(extraction_attempt.c[name] for name in (*KEY_COLUMNS, *_UNJUDGED_COLUMNS)))
+    .where(
+        extraction_attempt.c.source == bindparam("source"),
+        extraction_attempt.c.query_name == any_(bindparam("queries", type_=ARRAY(Text))),
+        *_WAITS_FOR_A_VERDICT,
+    )
+    .order_by(*key_order(extraction_attempt), extraction_attempt.c.run_seq)
+)
+
+_UNJUDGED_OF_KEYS = (
+    select_by_keys(extraction_attempt, *_UNJUDGED_COLUMNS)
+    .where(*_WAITS_FOR_A_VERDICT)
+    .order_by(extraction_attempt.c.run_seq)
 )
 
 _PROGRESS = text("""
@@ -101,6 +130,22 @@ class RunRecords:
             rows = [row for statement in _RUN_SEQS for row in connection.execute(statement, asked).mappings()]
         return {run_of_row(row): row["run_seq"] for row in rows}
 
+    def judged_runs(self, keys: Iterable[PartitionKey]) -> set[tuple[PartitionKey, RunId]]:
+        """Every run of these partitions that an attempt ever judged, whatever came of it."""
+        with transaction(self._engine) as connection:
+            return {run_of_row(row) for row in connection.execute(_JUDGED_RUNS, {"keys": keys_json(keys)}).mappings()}
+
+    def unjudged(self, queries: Collection[str], *, source: str = "google_ads") -> dict[PartitionKey, UnjudgedRun]:
+        """Of each partition of these queries the newest sealed run that waits for a verdict, in key order."""
+        asked = {"source": source, "queries": list(queries)}
+        with transaction(self._engine) as connection:
+            return _newest_by_key(connection.execute(_UNJUDGED, asked).mappings())
+
+    def unjudged_of(self, keys: Iterable[PartitionKey]) -> dict[PartitionKey, UnjudgedRun]:
+        """The same, of these partitions."""
+        with transaction(self._engine) as connection:
+            return _newest_by_key(connection.execute(_UNJUDGED_OF_KEYS, {"keys": keys_json(keys)}).mappings())
+
     def progress(self, *, since: datetime) -> dict[str, int]:
         """How many partitions were extracted, judged and published since then."""
         with transaction(self._engine) as connection:
@@ -129,3 +174,17 @@ class RunRecords:
         """Whether a living process holds this scope at the moment, this one included."""
         with transaction(self._engine) as connection:
             return not connection.execute(_FREE, {"scope": scope}).scalar_one()
+
+
+def _newest_by_key(rows: Iterable[RowMapping]) -> dict[PartitionKey, UnjudgedRun]:
+    """Of rows in which the newer runs of a partition come later."""
+    runs = (
+        UnjudgedRun(
+            key=key_from_row(row),
+            run_id=RunId(row["run_id"]),
+            run_seq=row["run_seq"],
+            dagster_run_id=row["dagster_run_id"],
+        )
+        for row in rows
+    )
+    return {run.key: run for run in runs}
