@@ -1,6 +1,6 @@
 """A home with emulated customers in which real Dagster runs happen."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import dagster as dg
@@ -55,15 +55,17 @@ class World:
             instance=self.instance, asset_selection=list(assets), tags=tags, raise_on_error=False
         )
 
-    def check_alone(self, label: str, job_name: str = "all_checks") -> dg.ExecuteInProcessResult:
+    def check_alone(
+        self, label: str, job_name: str = "all_checks", *, tags: Mapping[str, str] | None = None
+    ) -> dg.ExecuteInProcessResult:
         job = self.definitions.resolve_job_def(job_name)
         customer, day = label.split("|")
-        tags = {
+        partition = {
             PARTITION_NAME_TAG: label,
             "dagster/partition/customer_id": customer,
             "dagster/partition/logical_date": day,
         }
-        return job.execute_in_process(instance=self.instance, tags=tags, raise_on_error=False)
+        return job.execute_in_process(instance=self.instance, tags={**partition, **(tags or {})}, raise_on_error=False)
 
     def status(self, label: str) -> PartitionStatus | None:
         state = self.here.store_as(Role.CONSUMER).states([key(label)]).get(key(label))

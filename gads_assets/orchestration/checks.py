@@ -19,7 +19,13 @@ from gads_assets.orchestration.dagster_internals import AssetCheckEvaluation, ma
 from gads_assets.orchestration.keys import raw_key, table_key
 from gads_assets.orchestration.partitions import CustomerDays, partition_keys
 from gads_assets.orchestration.resources import WorkplaceResource
-from gads_assets.orchestration.runs import includes_asset, partition_failure, readable_failures, root_run_id
+from gads_assets.orchestration.runs import (
+    includes_asset,
+    judges_only_unjudged,
+    partition_failure,
+    readable_failures,
+    root_run_id,
+)
 from gads_assets.validate.recording import Judged
 
 VERDICT: Final = "verdict"
@@ -60,7 +66,11 @@ def validator_checks(
             )
         keys = partition_keys(op_context.partition_keys, source=catalog.source, query_name=specification.name)
         with readable_failures():
-            validation = workplace.get().validator.validate(keys, dagster_run_id=root_run_id(op_context.run))
+            validation = workplace.get().validator.validate(
+                keys,
+                dagster_run_id=root_run_id(op_context.run),
+                only_unjudged=judges_only_unjudged(op_context.run),
+            )
         targets = materialization_targets(op_context.instance, asset_key, [key.label for key in keys])
         for rule in Rule:
             if rule.value in asked:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Final
 
 import dagster as dg
 
@@ -9,12 +10,21 @@ from gads_assets.domain.keys import PartitionKey
 from gads_assets.errors import GadsError
 from gads_assets.warehouse.session import SPARK_ERRORS, spark_reason
 
+JUDGES: Final = "gads/judges"
+"""The tag that says which sealed runs a run's check judges; without it, what it extracted, or else the authorities."""
+UNJUDGED: Final = "unjudged"
+"""Only what was never judged: see `Validator.validate`."""
+
 _NAMED = 20
 
 
 def root_run_id(run: dg.DagsterRun) -> str:
     """The same for a run and all its re-executions, so that a repeated step finds what the first try did."""
     return run.root_run_id or run.run_id
+
+
+def judges_only_unjudged(run: dg.DagsterRun) -> bool:
+    return run.tags.get(JUDGES) == UNJUDGED
 
 
 def includes_asset(run: dg.DagsterRun, key: dg.AssetKey) -> bool:

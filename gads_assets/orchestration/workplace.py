@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Self
 
 from sqlalchemy import Engine
@@ -181,6 +181,7 @@ class Workplace:
     @cached_property
     def validator(self) -> "Validator":
         from gads_assets.validate.recording import Validator  # noqa: PLC0415
+        from gads_assets.warehouse.pointers import shown_runs  # noqa: PLC0415
 
         return Validator(
             session=self.session,
@@ -189,6 +190,7 @@ class Workplace:
             store=self.store_as(Role.VALIDATOR),
             records=self.records_as(Role.VALIDATOR),
             withdraw=self.loader.withdraw,
+            shown=partial(shown_runs, self.layout),
             now=_now,
         )
 

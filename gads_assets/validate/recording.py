@@ -11,7 +11,7 @@ from gads_assets.domain.expectations import Surroundings
 from gads_assets.domain.keys import PartitionKey, RunId
 from gads_assets.domain.state import AttemptOutcome, DemotionIntent, ExtractionOutcome, Judgement, validation_id
 from gads_assets.domain.verdict import Finding, reject_altered
-from gads_assets.errors import BrokenSealError, GadsError, RunNotFoundError, UnreadableRunError
+from gads_assets.errors import BrokenSealError, GadsError, RawSinkError, RunNotFoundError, UnreadableRunError
 from gads_assets.raw.sink import RawSink
 from gads_assets.state.partition_states import AcceptedContent, RecordedJudgement, StateStore
 from gads_assets.state.run_records import RunRecords
@@ -58,7 +58,8 @@ class _Candidate:
 
 @dataclass(frozen=True, kw_only=True)
 class Validator:
-    """`withdraw` hides the rows of a partition whose authority was found bad; it must have done so when it returns."""
+    """`withdraw` hides the rows of a partition whose authority was found bad; it must have done so when it returns.
+    `shown` tells which run's rows readers see of each partition that has any to see."""
 
     session: Callable[[], SparkSession]
     sink: RawSink
@@ -66,16 +67,20 @@ class Validator:
     store: StateStore
     records: RunRecords
     withdraw: Callable[[DemotionIntent], None]
+    shown: Callable[[Sequence[PartitionKey]], Mapping[PartitionKey, RunId]]
     now: Callable[[], datetime]
 
-    def validate(self, keys: Sequence[PartitionKey], *, dagster_run_id: str) -> Validation:
+    def validate(self, keys: Sequence[PartitionKey], *, dagster_run_id: str, only_unjudged: bool = False) -> Validation:
         """Judges each partition on its own and counts one attempt each, however often this is repeated in a run.
 
-        The run that this Dagster run sealed is taken first, then the authority, then the newest sealed one. A
-        withdrawal that a crash left open is finished before anything else.
+        The run that this Dagster run sealed is taken first, then the authority, then the newest sealed one. With
+        `only_unjudged` it is the run that readers see, if it was never judged here, so that no other's verdict can
+        take it from them; then the newest sealed, never judged one that is newer than the authority. A withdrawal that
+        a crash left open is finished before anything else.
         """
         unfinished = self._finish_demotions(self.store.open_demotions(keys))
-        candidates, unjudged = self._candidates([key for key in keys if key not in unfinished], dagster_run_id)
+        choose = self._unjudged_candidates if only_unjudged else self._candidates
+        candidates, unjudged = choose([key for key in keys if key not in unfinished], dagster_run_id)
         verdicts = judge_runs(
             self.session,
             self.sink,
@@ -154,6 +159,31 @@ class Validator:
                 candidates[key] = newest
             else:
                 unjudged[key] = newest
+        return candidates, unjudged
+
+    def _unjudged_candidates(
+        self, keys: Sequence[PartitionKey], dagster_run_id: str
+    ) -> tuple[dict[PartitionKey, _Candidate], dict[PartitionKey, str]]:
+        judged_here = self.records.judgements(dagster_run_id, keys)
+        judged = self.records.judged_runs(keys)
+        shown = {key: run_id for key, run_id in self.shown(keys).items() if (key, run_id) not in judged}
+        waiting = self.records.unjudged_of(keys)
+        # A step that is repeated judges what it judged before, which is not unjudged any more.
+        chosen = {
+            **{key: run.run_id for key, run in waiting.items()},
+            **shown,
+            **{key: judgement.run_id for key, judgement in judged_here.items()},
+        }
+        run_seqs = self.records.run_seqs(chosen)
+        candidates: dict[PartitionKey, _Candidate] = {}
+        unjudged = {key: "no sealed run of it waits for a verdict" for key in keys if key not in chosen}
+        for key, run_id in chosen.items():
+            try:
+                run_seq = run_seqs.get((key, run_id)) or self.sink.manifest(key, run_id).run_seq
+            except RawSinkError as error:
+                unjudged[key] = str(error)
+            else:
+                candidates[key] = _Candidate(run_id=run_id, run_seq=run_seq)
         return candidates, unjudged
 
     def _surroundings(self, keys: Collection[PartitionKey]) -> Surroundings:

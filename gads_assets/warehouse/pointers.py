@@ -55,6 +55,13 @@ def read_pointers(table: DeltaTable, keys: Sequence[PartitionKey] | None = None)
     return current_pointers(_from_arrow(select(table, query)))
 
 
+def shown_runs(layout: WarehouseLayout, keys: Sequence[PartitionKey]) -> dict[PartitionKey, RunId]:
+    """The run whose rows readers see, of each of these partitions that has any to see; all are of one query."""
+    table = pointer_table(layout, keys[0].query_name) if keys else None
+    current = read_pointers(table, keys) if table else {}
+    return {key: current[key].run_id for key in keys if key in current and current[key].status is PointerStatus.ACTIVE}
+
+
 def append_pointers(layout: WarehouseLayout, query_name: str, pointers: Sequence[Pointer]) -> int:
     """One commit for all of them: the moment at which readers see the change. Returns a version that has them.
 

@@ -1,6 +1,7 @@
 """Each rule is a check of its own in Dagster; the gate is the verdict over them."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import dagster as dg
@@ -11,7 +12,9 @@ from gads_assets.domain.roles import Role
 from gads_assets.domain.state import PartitionStatus
 from gads_assets.domain.verdict import Rule
 from gads_assets.orchestration.dagster_internals import AssetCheckEvaluation
+from gads_assets.orchestration.runs import JUDGES, UNJUDGED
 from gads_assets.state.connection import transaction
+from gads_assets_tests.ledgers import extraction
 from gads_assets_tests.sealed_runs import seal
 from gads_assets_tests.worlds import BERLIN, NEW_YORK, RAW, VERDICT, World, key, step_failure
 
@@ -132,6 +135,25 @@ def test_the_verdict_run_alone_judges_by_all_rules_and_answers_for_itself(make_w
     [evaluation] = result.get_asset_check_evaluations()
     assert (evaluation.asset_check_key, evaluation.partition, evaluation.passed) == (VERDICT, label, True)
     assert world.attempts(label) == 2
+
+
+def test_a_run_tagged_for_what_was_never_judged_leaves_the_authority_alone(make_world: Callable[..., World]) -> None:
+    label = f"{NEW_YORK}|2024-06-01"
+    world = make_world()
+    world.run(label)
+    tags = {JUDGES: UNJUDGED}
+
+    nothing = world.check_alone(label, "verdict_alone", tags=tags)
+
+    assert "waits for a verdict" in step_failure(nothing, "google_ads__raw__campaign__validator")
+    assert world.attempts(label) == 1
+    [published] = world.here.sink.sealed_runs(key(label))
+    rows = list(world.here.sink.rows(world.here.sink.manifest(key(label), published)))
+    left = seal(world.here.sink, key(label), rows, run_seq=10**6)
+    attempt = replace(extraction(), key=key(label), run_id=left.run_id, run_seq=10**6, dagster_run_id="crashed")
+    world.here.store_as(Role.EXTRACTOR).record_extractions([attempt])
+    assert world.check_alone(label, "verdict_alone", tags=tags).success
+    assert world.here.store_as(Role.CONSUMER).states([key(label)])[key(label)].current_run_id == left.run_id
 
 
 def test_a_rule_run_alone_says_that_partitions_are_judged_by_the_verdict(make_world: Callable[..., World]) -> None:
