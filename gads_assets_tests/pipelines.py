@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from itertools import count
 
 from sqlalchemy import Engine
@@ -16,6 +17,7 @@ from gads_assets.state.partition_states import StateStore
 from gads_assets.state.run_records import RunRecords
 from gads_assets.validate.recording import Validation, Validator
 from gads_assets.warehouse.loading import Loader
+from gads_assets.warehouse.pointers import shown_runs
 from gads_assets_tests.sealed_runs import seal
 from gads_assets_tests.warehouses import Warehouse
 
@@ -47,6 +49,7 @@ class Pipeline:
             store=StateStore(engine),
             records=RunRecords(engine),
             withdraw=self.loader.withdraw,
+            shown=partial(shown_runs, self.warehouse.layout),
             now=lambda: datetime.now(UTC),
         )
 

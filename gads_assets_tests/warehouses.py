@@ -19,7 +19,7 @@ from gads_assets.validate.judging import judge_runs
 from gads_assets.warehouse.arrow import read_published
 from gads_assets.warehouse.layout import WarehouseLayout
 from gads_assets.warehouse.pointers import pointer_table
-from gads_assets.warehouse.publishing import Publisher
+from gads_assets.warehouse.publishing import Publisher, Withdrawal
 from gads_assets.warehouse.reading import published_rows
 from gads_assets_tests.sealed_runs import QUERY, authority, catalog
 
@@ -74,9 +74,13 @@ class Warehouse:
         return found
 
     def withdraw(self, shown: Authority) -> None:
-        self.publisher.withdraw(
-            shown.key, shown.run_id, schema_version=shown.schema_version, state_version=self.versions()
+        withdrawal = Withdrawal(
+            key=shown.key,
+            run_id=shown.run_id,
+            schema_version=shown.schema_version,
+            state_version=self.versions(),
         )
+        self.publisher.withdraw(QUERY, [withdrawal])
 
     def pointer_rows(self) -> pa.Table:
         table = pointer_table(self.layout, QUERY)

@@ -1,4 +1,4 @@
-"""Everything Dagster is told about: assets, checks, the sensor, resources, and how steps run."""
+"""Everything Dagster is told about: assets, checks, the sensors, resources, and how steps run."""
 
 import dagster as dg
 
@@ -7,9 +7,9 @@ from gads_assets.orchestration.assets import raw_asset, table_asset
 from gads_assets.orchestration.checks import validator_checks
 from gads_assets.orchestration.io_managers import PublishedTableIOManager, RawRunIOManager
 from gads_assets.orchestration.partitions import customer_days
-from gads_assets.orchestration.pool import one_process_executor
+from gads_assets.orchestration.presence import one_process_executor
 from gads_assets.orchestration.resources import SparkResource, WorkplaceResource
-from gads_assets.orchestration.sensors import reschedule_sensor
+from gads_assets.orchestration.sensors import reconcile_sensor, reschedule_sensor
 
 
 def code_location(catalog: Catalog, spark: SparkResource) -> dg.Definitions:
@@ -19,7 +19,7 @@ def code_location(catalog: Catalog, spark: SparkResource) -> dg.Definitions:
     return dg.Definitions(
         assets=[make(catalog, query, partitions_def) for query in queries for make in (raw_asset, table_asset)],
         asset_checks=[validator_checks(catalog, query, partitions_def) for query in queries],
-        sensors=[reschedule_sensor(catalog)],
+        sensors=[reschedule_sensor(catalog), reconcile_sensor(catalog)],
         resources={
             "spark": spark,
             "workplace": workplace,

@@ -6,7 +6,7 @@
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager
 
 import dagster as dg
 from dagster._core.definitions.asset_checks.asset_check_evaluation import (
@@ -32,10 +32,12 @@ __all__ = [
     "PatientExecutor",
     "describe_partition",
     "materialization_targets",
+    "materialized_runs",
     "narrow_output",
 ]
 
 _LONGEST_SLEEP = 1.0
+_RECORDS_AT_ONCE = 1_000
 
 IsPresent = Callable[[str], bool]
 """Whether the process of the run with this id is still there."""
@@ -81,6 +83,25 @@ def materialization_targets(
     }
 
 
+def materialized_runs(instance: dg.DagsterInstance, asset_key: dg.AssetKey) -> dict[str, str | None]:
+    """The `run_id` that the latest materialization of each partition carries; None for one that somebody reported by
+    hand."""
+    latest = instance.event_log_storage.get_latest_storage_id_by_partition(
+        asset_key, dg.DagsterEventType.ASSET_MATERIALIZATION
+    )
+    found: dict[str, str | None] = {}
+    ids = sorted(latest.values())
+    for start in range(0, len(ids), _RECORDS_AT_ONCE):
+        some = ids[start : start + _RECORDS_AT_ONCE]
+        filtered = dg.AssetRecordsFilter(asset_key=asset_key, storage_ids=some)
+        for record in instance.fetch_materializations(filtered, limit=len(some)).records:
+            materialization = record.asset_materialization
+            if materialization and materialization.partition:
+                value = materialization.metadata.get("run_id")
+                found[materialization.partition] = str(value.value) if value else None
+    return found
+
+
 class PatientExecutor(dg.Executor):
     """Runs steps in this process as Dagster's own executor does, but for the wait for a place in a pool.
 
@@ -121,10 +142,7 @@ class PatientExecutor(dg.Executor):
 
     def _steps(self, job_context: PlanExecutionContext, execution_plan: ExecutionPlan) -> Iterator[dg.DagsterEvent]:
         run = job_context.dagster_run
-        with ExitStack() as joined:
-            pooled = any(step.pool for step in execution_plan.get_steps_to_execute_in_topo_order())
-            is_present = joined.enter_context(self._join(run.run_id)) if pooled else _anybody
-            claims = joined.enter_context(PatientClaims(job_context.instance, run, is_present))
+        with self._join(run.run_id) as is_present, PatientClaims(job_context.instance, run, is_present) as claims:
             yield from inner_plan_execution_iterator(job_context, execution_plan, claims)
 
 
@@ -158,7 +176,3 @@ class PatientClaims(InstanceConcurrencyContext):
         for run_id in runs - {self._run_id}:
             if not self._is_present(run_id):
                 storage.free_concurrency_slots_for_run(run_id)
-
-
-def _anybody(_: str) -> bool:
-    return True

@@ -9,6 +9,7 @@ from sqlalchemy import ARRAY, Engine, Text, any_, bindparam, exists, select, tex
 from gads_assets.domain.expectations import Surroundings
 from gads_assets.domain.keys import CustomerId, PartitionKey, RunId
 from gads_assets.domain.readiness import Readiness, ReadyPartition, asked_partitions, tell_ready
+from gads_assets.domain.reconciling import LedgerEntry
 from gads_assets.domain.rescheduling import DuePartition, RetryPolicy
 from gads_assets.domain.state import (
     AttemptOutcome,
@@ -57,6 +58,12 @@ _READINESS = select(partition_state, _BEING_WITHDRAWN.label("demoted")).where(
     partition_state.c.logical_date.between(bindparam("first"), bindparam("last")),
 )
 
+_LEDGER = (
+    select(partition_state, _BEING_WITHDRAWN.label("demoted"))
+    .where(partition_state.c.source == bindparam("source"), partition_state.c.query_name == bindparam("query_name"))
+    .order_by(*key_order(partition_state))
+)
+
 _ACCEPTED = (
     select_by_keys(partition_attempt, "run_id", "content_digest", "record_count", "seal_sha256")
     .where(partition_attempt.c.outcome == AttemptOutcome.ACCEPTED)
@@ -78,6 +85,10 @@ _INSERT_LOADS = text("""
 """)
 
 _LOADS = select_by_keys(load_record).order_by(load_record.c.loaded_at)
+
+_RECORDED_LOADS = select(*(load_record.c[name] for name in (*KEY_COLUMNS, "run_id"))).where(
+    load_record.c.source == bindparam("source"), load_record.c.query_name == bindparam("query_name")
+)
 
 _ALL_LOADS = select(load_record).order_by(*key_order(load_record), load_record.c.loaded_at)
 
@@ -204,6 +215,13 @@ class StateStore:
             rows = connection.execute(_PUBLISHABLE, {"keys": keys_json(keys)}).mappings()
             return [state_from_row(row) for row in rows]
 
+    def ledger(self, source: str, query_name: str) -> dict[PartitionKey, LedgerEntry]:
+        """Every partition of a query that was ever judged, in key order. One statement, so one moment."""
+        with transaction(self._engine) as connection:
+            rows = connection.execute(_LEDGER, {"source": source, "query_name": query_name}).mappings()
+            entries = (LedgerEntry(state=state_from_row(row), is_being_demoted=row["demoted"]) for row in rows)
+            return {entry.state.key: entry for entry in entries}
+
     def accepted_contents(self, keys: Iterable[PartitionKey]) -> dict[tuple[PartitionKey, RunId], AcceptedContent]:
         """By run, for every run of these keys that was ever accepted; its latest acceptance counts."""
         with transaction(self._engine) as connection:
@@ -242,6 +260,12 @@ class StateStore:
         """The first record of a (partition, run, schema version) stays."""
         with transaction(self._engine) as connection:
             connection.execute(_INSERT_LOADS, {"rows": rows_json(map(value_row, records))})
+
+    def recorded_loads(self, source: str, query_name: str) -> set[tuple[PartitionKey, RunId]]:
+        """Every run of a query that a load record names."""
+        with transaction(self._engine) as connection:
+            rows = connection.execute(_RECORDED_LOADS, {"source": source, "query_name": query_name}).mappings()
+            return {run_of_row(row) for row in rows}
 
     def load_records(self, keys: Iterable[PartitionKey] | None = None) -> list[LoadRecord]:
         """In key order, then as loaded; None means all."""

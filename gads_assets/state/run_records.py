@@ -58,6 +58,8 @@ _UNJUDGED_OF_KEYS = (
     .order_by(extraction_attempt.c.run_seq)
 )
 
+_LAST_JUDGED = select_by_keys(partition_attempt, "dagster_run_id").order_by(partition_attempt.c.attempt_number)
+
 _PROGRESS = text("""
     SELECT
         (SELECT count(DISTINCT (customer_id, query_name, logical_date)) FROM extraction_attempt
@@ -145,6 +147,12 @@ class RunRecords:
         """The same, of these partitions."""
         with transaction(self._engine) as connection:
             return _newest_by_key(connection.execute(_UNJUDGED_OF_KEYS, {"keys": keys_json(keys)}).mappings())
+
+    def last_judged_in(self, keys: Iterable[PartitionKey]) -> dict[PartitionKey, str]:
+        """The Dagster run of each partition's newest verdict, where it has one."""
+        with transaction(self._engine) as connection:
+            rows = connection.execute(_LAST_JUDGED, {"keys": keys_json(keys)}).mappings()
+            return {key_from_row(row): row["dagster_run_id"] for row in rows if row["dagster_run_id"]}
 
     def progress(self, *, since: datetime) -> dict[str, int]:
         """How many partitions were extracted, judged and published since then."""

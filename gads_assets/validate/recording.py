@@ -78,7 +78,7 @@ class Validator:
         take it from them; then the newest sealed, never judged one that is newer than the authority. A withdrawal that
         a crash left open is finished before anything else.
         """
-        unfinished = self._finish_demotions(self.store.open_demotions(keys))
+        unfinished = self.finish_demotions(self.store.open_demotions(keys))
         choose = self._unjudged_candidates if only_unjudged else self._candidates
         candidates, unjudged = choose([key for key in keys if key not in unfinished], dagster_run_id)
         verdicts = judge_runs(
@@ -100,7 +100,7 @@ class Validator:
             },
         )
         # What cannot be withdrawn now stays hidden from loaders, and is tried again by the next judging.
-        self._finish_demotions(record.demotion_opened for record in recorded if record.demotion_opened)
+        self.finish_demotions(record.demotion_opened for record in recorded if record.demotion_opened)
         return Validation(
             judged={
                 record.key: Judged(seal=run.seal, verdict=run.verdict, recorded=record)
@@ -110,8 +110,9 @@ class Validator:
             unjudged={**unjudged, **verdicts.unread, **unfinished},
         )
 
-    def _finish_demotions(self, intents: Iterable[DemotionIntent]) -> dict[PartitionKey, str]:
-        """Each on its own; returns those that could not be finished, and why."""
+    def finish_demotions(self, intents: Iterable[DemotionIntent]) -> dict[PartitionKey, str]:
+        """Withdraws the rows, then shows the failure; each on its own. Returns those that could not be finished, and
+        why."""
         unfinished: dict[PartitionKey, str] = {}
         for intent in intents:
             try:

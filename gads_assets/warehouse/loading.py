@@ -7,17 +7,37 @@ from datetime import timedelta
 from typing import Final
 
 from gads_assets.domain.keys import PartitionKey, RunId
-from gads_assets.domain.pointer import Authority, Pointer
+from gads_assets.domain.pointer import Authority, Pointer, PointerStatus
+from gads_assets.domain.reconciling import Difference, LedgerEntry, compare
 from gads_assets.domain.state import DemotionIntent, LoadRecord, PartitionState
 from gads_assets.errors import PublishRefusedError
 from gads_assets.state.partition_states import AcceptedContent, StateStore
 from gads_assets.state.run_records import RunRecords
-from gads_assets.warehouse.publishing import Published, Publisher, publishing_scope
+from gads_assets.warehouse.publishing import Published, Publisher, Withdrawal, current_state, publishing_scope
 
 LONGEST_LOAD: Final = timedelta(hours=6)
 """Housekeeping takes staged rows that no pointer names for abandoned after four times as long."""
 
 _NO_SUCCESS: Final = "state does not call it a success"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    ledger: Mapping[PartitionKey, LedgerEntry]
+    pointers: Mapping[PartitionKey, Pointer]
+    differences: Mapping[PartitionKey, Difference]
+
+    def with_difference(self, difference: Difference) -> list[PartitionKey]:
+        return [key for key, found in self.differences.items() if found is difference]
+
+    @property
+    def shown(self) -> dict[PartitionKey, Pointer]:
+        """What readers see, of partitions about which the ledger and the pointers agree."""
+        return {
+            key: pointer
+            for key, pointer in self.pointers.items()
+            if pointer.status is PointerStatus.ACTIVE and key not in self.differences
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,11 +74,38 @@ class Loader:
     def withdraw(self, intent: DemotionIntent) -> None:
         """Hides a partition whose authority was rejected."""
         key = intent.key
-        schema_version = self.store.states([key])[key].schema_version or ""
+        withdrawal = Withdrawal(
+            key=key,
+            run_id=intent.run_id,
+            schema_version=self.store.states([key])[key].schema_version or "",
+            state_version=intent.state_version,
+        )
         with self.records.exclusive(publishing_scope(key.source, key.query_name)):
-            self.publisher.withdraw(
-                key, intent.run_id, schema_version=schema_version, state_version=intent.state_version
-            )
+            self.publisher.withdraw(key.query_name, [withdrawal])
+
+    def compare(self, source: str, query_name: str) -> Standing:
+        """Every partition of a query, as the ledger and the readers have it. What moves on between the two looks may
+        seem to differ; making it agree once more changes nothing."""
+        pointers = current_state(self.publisher.layout, query_name)
+        ledger = self.store.ledger(source, query_name)
+        differences = compare(ledger, pointers, accepted=self.store.accepted_contents)
+        return Standing(ledger=ledger, pointers=pointers, differences=differences)
+
+    def sweep(self, source: str, query_name: str) -> list[PartitionKey]:
+        """Hides, in one commit, what the ledger does not call a success any more; returns it."""
+        with self.records.exclusive(publishing_scope(source, query_name)):
+            found = self.compare(source, query_name)
+            withdrawals = [
+                Withdrawal(
+                    key=key,
+                    run_id=found.pointers[key].run_id,
+                    schema_version=found.pointers[key].schema_version,
+                    state_version=found.ledger[key].state.version,
+                )
+                for key in found.with_difference(Difference.NOT_WITHDRAWN)
+            ]
+            self.publisher.withdraw(query_name, withdrawals)
+        return [each.key for each in withdrawals]
 
     def _authorities(self, keys: Sequence[PartitionKey]) -> list[Authority]:
         states = self.store.publishable(keys)

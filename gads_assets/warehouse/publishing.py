@@ -37,6 +37,16 @@ class Published:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Withdrawal:
+    """Of a run that may not be read any more; `state_version` is that of the state which says so."""
+
+    key: PartitionKey
+    run_id: RunId
+    schema_version: str
+    state_version: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Publisher:
     session: Callable[[], SparkSession]
     layout: WarehouseLayout
@@ -78,28 +88,31 @@ class Publisher:
             pointer_version=version,
         )
 
-    def withdraw(self, key: PartitionKey, run_id: RunId, *, schema_version: str, state_version: int) -> None:
-        """Hides a partition from every reader, in one commit; `state_version` is that of its demotion.
+    def withdraw(self, query_name: str, withdrawals: Sequence[Withdrawal]) -> None:
+        """Hides these partitions from every reader, in one commit.
 
-        Also one that was never published: a loader that lost its lock on the way may still come to publish it.
+        Also those that were never published: a loader that lost its lock on the way may still come to publish them.
         """
-        table = pointer_table(self.layout, key.query_name)
-        current = read_pointers(table, [key]).get(key) if table else None
-        if current and current.state_version >= state_version:
-            return
-        tombstone = Pointer(
-            key=key,
-            run_id=run_id,
-            stage_id=self.new_stage_id(),
-            schema_version=schema_version,
-            record_count=0,
-            content_digest="",
-            state_version=state_version,
-            stage_commit=0,
-            status=PointerStatus.UNAVAILABLE,
-            loaded_at=self.now(),
-        )
-        append_pointers(self.layout, key.query_name, [tombstone])
+        table = pointer_table(self.layout, query_name)
+        current = read_pointers(table, [each.key for each in withdrawals]) if table else {}
+        tombstones = [
+            Pointer(
+                key=each.key,
+                run_id=each.run_id,
+                stage_id=self.new_stage_id(),
+                schema_version=each.schema_version,
+                record_count=0,
+                content_digest="",
+                state_version=each.state_version,
+                stage_commit=0,
+                status=PointerStatus.UNAVAILABLE,
+                loaded_at=self.now(),
+            )
+            for each in withdrawals
+            if each.key not in current or current[each.key].state_version < each.state_version
+        ]
+        if tombstones:
+            append_pointers(self.layout, query_name, tombstones)
 
     def _stage(self, query_name: str, authorities: Sequence[Authority]) -> tuple[list[Stage], dict[PartitionKey, str]]:
         """One stage a schema version, and why some partitions are in none."""

@@ -25,7 +25,7 @@ from gads_assets.emulator.server import RunningEmulator, serve_emulator
 from gads_assets.orchestration.customers import dagster_instance, register_accounts
 from gads_assets.orchestration.dagster_internals import PatientClaims
 from gads_assets.orchestration.instance import dagster_environment
-from gads_assets.orchestration.pool import join
+from gads_assets.orchestration.presence import join
 from gads_assets.orchestration.workplace import Workplace
 from gads_assets.settings import read_settings
 from gads_assets.state.connection import transaction

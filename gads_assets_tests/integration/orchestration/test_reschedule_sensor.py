@@ -11,12 +11,12 @@ import pytest
 from sqlalchemy import Engine
 
 from gads_assets.domain.keys import CustomerId, PartitionKey
-from gads_assets.domain.rescheduling import partitions_between
+from gads_assets.domain.rectangles import partitions_between
 from gads_assets.domain.roles import Role
 from gads_assets.emulator.faults import parse_faults
 from gads_assets.emulator.server import RunningEmulator, serve_emulator
 from gads_assets.orchestration.partitions import CUSTOMERS
-from gads_assets.orchestration.pool import join
+from gads_assets.orchestration.presence import join
 from gads_assets_tests.ledgers import let_pass
 from gads_assets_tests.worlds import BERLIN, NEW_YORK, RAW, TABLE, TOKYO, World, key
 

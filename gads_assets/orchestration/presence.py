@@ -1,4 +1,4 @@
-"""Who is extracting: a run that holds a place in a pool is known to be there, and one that was killed to be gone."""
+"""Which runs live: the process of one is known to be there, and that of one that was killed to be gone."""
 
 import os
 from collections.abc import Iterator
@@ -35,13 +35,13 @@ def join(run_id: str) -> Iterator[IsPresent]:
         except GadsError:
             yield lambda _: True
         else:
-            yield lambda other: is_extracting(records, other)
+            yield lambda other: is_living(records, other)
 
 
-def is_extracting(records: RunRecords, run_id: str) -> bool:
-    """Whether the process of a run that extracts is still there."""
+def is_living(records: RunRecords, run_id: str) -> bool:
+    """Whether the process of a run is still there."""
     return records.is_held(_scope(run_id))
 
 
 def _scope(run_id: str) -> str:
-    return f"extract in run {run_id}"
+    return f"work in run {run_id}"

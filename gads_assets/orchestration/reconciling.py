@@ -1,0 +1,131 @@
+"""The ledger against the pointers, and against Dagster's events: what can be mended at once is; the rest takes runs."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import dagster as dg
+
+from gads_assets.domain.keys import PartitionKey
+from gads_assets.domain.reconciling import Difference
+from gads_assets.domain.roles import Role
+from gads_assets.orchestration.dagster_internals import materialized_runs
+from gads_assets.orchestration.keys import table_key
+from gads_assets.orchestration.presence import is_living
+from gads_assets.orchestration.workplace import Workplace
+from gads_assets.warehouse.loading import Standing
+
+_TIME_TO_REPORT: Final = timedelta(minutes=10)
+"""From a swap until its load record and its event are there, unless they were lost."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reconciliation:
+    """What was found of a source, by partition. `to_load` and `to_judge` take runs, and say beside each partition what
+    changes when another is worth it."""
+
+    demoted: Mapping[PartitionKey, str | None] = field(default_factory=dict)
+    """Demotions that were half way: None where it is finished now, else why it could not be."""
+    withdrawn: Collection[PartitionKey] = ()
+    """Not a success any more, and hidden now."""
+    to_load: Mapping[PartitionKey, str] = field(default_factory=dict)
+    """A success that readers do not see, or that was shown and neither recorded nor reported."""
+    to_judge: Mapping[PartitionKey, str] = field(default_factory=dict)
+    """Sealed, and never judged."""
+    estranged: Collection[PartitionKey] = ()
+    """From a history that the database lost: left alone, until somebody adopts it."""
+
+    @property
+    def is_clean(self) -> bool:
+        return not (self.demoted or self.withdrawn or self.to_load or self.to_judge or self.estranged)
+
+
+def reconcile(
+    here: Workplace, instance: dg.DagsterInstance, *, looks_back: timedelta | None = None, dry_run: bool = False
+) -> Reconciliation:
+    """Finishes demotions that a crash left half way, hides what is no success any more, and tells what takes runs.
+
+    Partitions of runs that live are left to them. Whether loads were recorded and reported is asked of those within
+    `looks_back`, or of all. A dry run changes nothing: what it would finish and hide is listed as if it had.
+    """
+    catalog, loader = here.catalog, here.loader
+    demoted = _demote(here, dry_run=dry_run)
+    withdrawn: list[PartitionKey] = []
+    estranged: list[PartitionKey] = []
+    to_load: dict[PartitionKey, str] = {}
+    for query_name in catalog.queries:
+        found = loader.compare(catalog.source, query_name)
+        if due := found.with_difference(Difference.NOT_WITHDRAWN):
+            withdrawn += due if dry_run else loader.sweep(catalog.source, query_name)
+        estranged += found.with_difference(Difference.ESTRANGED)
+        to_load |= {
+            key: f"version {found.ledger[key].state.version}" for key in found.with_difference(Difference.NOT_LOADED)
+        }
+        to_load |= _unreported(here, instance, query_name, found, looks_back)
+    records = here.records_as(Role.OPERATOR)
+    waiting = records.unjudged(list(catalog.queries), source=catalog.source)
+    judged_in = records.last_judged_in(to_load)
+    living = _living(here, {*judged_in.values(), *(run.dagster_run_id for run in waiting.values())})
+    return Reconciliation(
+        demoted=demoted,
+        withdrawn=withdrawn,
+        to_load={key: mark for key, mark in to_load.items() if judged_in.get(key) not in living},
+        to_judge={key: run.run_id for key, run in waiting.items() if run.dagster_run_id not in living},
+        estranged=estranged,
+    )
+
+
+def describe(found: Reconciliation) -> str:
+    """One line, for people."""
+    unfinished = {key: reason for key, reason in found.demoted.items() if reason}
+    parts = [
+        (len(found.demoted) - len(unfinished), "withdrawals that were half way are finished"),
+        (len(found.withdrawn), "partitions that are no success any more are hidden"),
+        (len(found.to_judge), "sealed runs wait for a verdict"),
+        (len(found.to_load), "successes wait to be loaded"),
+        (len(unfinished), f"withdrawals cannot be finished: {next(iter(unfinished.values()), '')}"),
+        (
+            len(found.estranged),
+            "partitions are shown from a history that the database does not have, and stay as they are; if it was lost "
+            "or restored, run `gads reconcile --adopt`",
+        ),
+    ]
+    told = "; ".join(f"{number} {what}" for number, what in parts if number)
+    return told or "readers see what the ledger says"
+
+
+def _demote(here: Workplace, *, dry_run: bool) -> dict[PartitionKey, str | None]:
+    intents = [
+        intent
+        for intent in here.store_as(Role.OPERATOR).open_demotions()
+        if intent.key.source == here.catalog.source and intent.key.query_name in here.catalog.queries
+    ]
+    unfinished = here.validator.finish_demotions(intents) if intents and not dry_run else {}
+    return {intent.key: unfinished.get(intent.key) for intent in intents}
+
+
+def _unreported(
+    here: Workplace, instance: dg.DagsterInstance, query_name: str, found: Standing, looks_back: timedelta | None
+) -> dict[PartitionKey, str]:
+    """Shown to readers by a loader that was killed before it had recorded the load, or Dagster its event."""
+    now = datetime.now(UTC)
+    shown = {
+        key: pointer
+        for key, pointer in found.shown.items()
+        if now - pointer.loaded_at > _TIME_TO_REPORT and (looks_back is None or now - pointer.loaded_at < looks_back)
+    }
+    if not shown:
+        return {}
+    recorded = here.store_as(Role.OPERATOR).recorded_loads(here.catalog.source, query_name)
+    reported = materialized_runs(instance, table_key(here.catalog, query_name))
+    return {
+        key: f"stage {pointer.stage_id}"
+        for key, pointer in shown.items()
+        if (key, pointer.run_id) not in recorded or reported.get(key.label) != pointer.run_id
+    }
+
+
+def _living(here: Workplace, run_ids: Iterable[str | None]) -> set[str]:
+    records = here.records_as(Role.OPERATOR)
+    return {run_id for run_id in run_ids if run_id and is_living(records, run_id)}

@@ -1,0 +1,119 @@
+"""Runs that a sensor asks for: a rectangle of partitions each, under a key of which Dagster makes one run."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Final
+
+import dagster as dg
+
+from gads_assets.catalog.specification import Catalog
+from gads_assets.domain.keys import CustomerId, PartitionKey, partition_key_from_label
+from gads_assets.domain.rectangles import Rectangle, partitions_between, plan_rectangles
+from gads_assets.domain.verdict import Rule
+from gads_assets.orchestration.checks import VERDICT
+from gads_assets.orchestration.keys import raw_key, table_key
+from gads_assets.orchestration.partitions import CUSTOMERS
+from gads_assets.orchestration.presence import is_living
+from gads_assets.orchestration.runs import JUDGES, UNJUDGED
+from gads_assets.state.run_records import RunRecords
+
+_RANGE_START: Final = "dagster/asset_partition_range_start"
+_RANGE_END: Final = "dagster/asset_partition_range_end"
+_RUN_KEY: Final = "dagster/run_key"
+_SENSOR: Final = "dagster/sensor_name"
+_QUERY: Final = "gads/query"
+# Without NOT_STARTED: such a run was left by a daemon that was killed, and is launched when its key comes again.
+_WAITING: Final = [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.STARTING]
+_RUNNING: Final = [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
+_FOLLOWED: Final = (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.SUCCESS)
+_TIME_TO_SHOW_UP: Final = timedelta(minutes=5)
+"""From Dagster's word that a run has started until its process is known to be there."""
+
+
+class Purpose(StrEnum):
+    EXTRACT = "extract"
+    """Extract, judge and publish."""
+
+    JUDGE = "judge"
+    """Judge what is sealed and was never judged; nothing is asked of the API."""
+
+    LOAD = "load"
+    """Publish what the ledger calls a success; nothing is asked of the API."""
+
+
+def customer_order(instance: dg.DagsterInstance) -> list[CustomerId]:
+    """Dagster reads a range of customers in the order in which they were registered."""
+    return [CustomerId(customer) for customer in instance.get_dynamic_partitions(CUSTOMERS)]
+
+
+def runs_under_way(instance: dg.DagsterInstance, sensor: str, records: RunRecords) -> list[dg.DagsterRun]:
+    """Those of a sensor that wait or run. One whose process was killed stays started for Dagster, and is not among
+    them."""
+    waiting = instance.get_runs(dg.RunsFilter(tags={_SENSOR: sensor}, statuses=_WAITING))
+    started = instance.get_run_records(dg.RunsFilter(tags={_SENSOR: sensor}, statuses=_RUNNING))
+    living = [each.dagster_run for each in started if _is_new(each) or is_living(records, each.dagster_run.run_id)]
+    return [*waiting, *living]
+
+
+def _is_new(record: dg.RunRecord) -> bool:
+    if record.start_time is None:
+        return True
+    return datetime.now(UTC) - datetime.fromtimestamp(record.start_time, UTC) < _TIME_TO_SHOW_UP
+
+
+def partitions_of(catalog: Catalog, run: dg.DagsterRun, order: Sequence[CustomerId]) -> set[PartitionKey]:
+    """Those that a run of a sensor was asked for."""
+    first, last = (
+        partition_key_from_label(run.tags[tag], source=catalog.source, query_name=run.tags[_QUERY])
+        for tag in (_RANGE_START, _RANGE_END)
+    )
+    return partitions_between(first, last, order)
+
+
+def run_requests(
+    catalog: Catalog,
+    instance: dg.DagsterInstance,
+    purpose: Purpose,
+    marks: Mapping[PartitionKey, object],
+    *,
+    most_tries: Mapping[str, int],
+) -> Iterator[dg.RunRequest]:
+    """Newest days first. A partition's mark changes when another run of it is worth it.
+
+    Dagster makes one run of a key. One that ended and changed nothing, killed for instance, is followed by the key with
+    the next number, up to the query's `most_tries`; one that somebody cancelled by none.
+    """
+    names = {
+        rectangle: [rectangle.name(purpose, number) for number in range(most_tries[rectangle.first.query_name])]
+        for rectangle in plan_rectangles(marks, customer_order(instance))
+    }
+    ended = _ended(instance, [name for some in names.values() for name in some])
+    for rectangle, some in names.items():
+        following = next((name for name in some if ended.get(name) not in _FOLLOWED), None)
+        if following and following not in ended:
+            yield _request(catalog, purpose, rectangle, following)
+
+
+def _request(catalog: Catalog, purpose: Purpose, rectangle: Rectangle, run_key: str) -> dg.RunRequest:
+    query = rectangle.first.query_name
+    raw, table = raw_key(catalog, query), table_key(catalog, query)
+    tags = {_RANGE_START: rectangle.first.label, _RANGE_END: rectangle.last.label, _QUERY: query}
+    match purpose:
+        case Purpose.EXTRACT:
+            return dg.RunRequest(run_key=run_key, asset_selection=[raw, table], tags=tags)
+        case Purpose.JUDGE:
+            checks = [dg.AssetCheckKey(raw, name) for name in (VERDICT, *(rule.value for rule in Rule))]
+            return dg.RunRequest(
+                run_key=run_key, asset_selection=[], asset_check_keys=checks, tags={**tags, JUDGES: UNJUDGED}
+            )
+        case Purpose.LOAD:
+            return dg.RunRequest(run_key=run_key, asset_selection=[table], asset_check_keys=[], tags=tags)
+
+
+def _ended(instance: dg.DagsterInstance, run_keys: Sequence[str]) -> dict[str, dg.DagsterRunStatus]:
+    if not run_keys:
+        return {}
+    statuses = [*_FOLLOWED, dg.DagsterRunStatus.CANCELED]
+    runs = instance.get_runs(dg.RunsFilter(tags={_RUN_KEY: run_keys}, statuses=statuses))
+    return {run.tags[_RUN_KEY]: run.status for run in runs}

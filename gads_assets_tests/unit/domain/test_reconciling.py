@@ -1,0 +1,121 @@
+from collections.abc import Collection
+from dataclasses import replace
+from datetime import UTC, date, datetime
+
+import pytest
+
+from gads_assets.domain.keys import CustomerId, PartitionKey, RunId, StageId
+from gads_assets.domain.pointer import Pointer, PointerStatus
+from gads_assets.domain.reconciling import Difference, LedgerEntry, compare
+from gads_assets.domain.state import PartitionState, PartitionStatus
+
+NOW = datetime(2024, 6, 3, tzinfo=UTC)
+KEY = PartitionKey(
+    source="google_ads", customer_id=CustomerId("1234567890"), query_name="campaign", logical_date=date(2024, 6, 1)
+)
+RUN, OTHER = RunId("run 1"), RunId("run 2")
+SUCCESS = PartitionState(
+    key=KEY,
+    status=PartitionStatus.SUCCESS,
+    current_run_id=RUN,
+    current_run_seq=7,
+    schema_version="1",
+    record_count=3,
+    updated_at=NOW,
+    error_message=None,
+    attempt_count=1,
+    version=4,
+)
+FAILED = replace(SUCCESS, status=PartitionStatus.FAILED, error_message="two rows share a key", version=6)
+PENDING = replace(SUCCESS, status=PartitionStatus.PENDING, version=7)
+SHOWN = Pointer(
+    key=KEY,
+    run_id=RUN,
+    stage_id=StageId("A"),
+    schema_version="1",
+    record_count=3,
+    content_digest="digest",
+    state_version=4,
+    stage_commit=0,
+    status=PointerStatus.ACTIVE,
+    loaded_at=NOW,
+)
+HIDDEN = replace(SHOWN, status=PointerStatus.UNAVAILABLE, state_version=5)
+
+
+def difference(
+    state: PartitionState | None,
+    pointer: Pointer | None,
+    *,
+    demoting: bool = False,
+    accepted: Collection[RunId] = (RUN,),
+) -> Difference | None:
+    ledger = {KEY: LedgerEntry(state=state, is_being_demoted=demoting)} if state else {}
+    pointers = {KEY: pointer} if pointer else {}
+    return compare(ledger, pointers, accepted=lambda _: [(KEY, run) for run in accepted]).get(KEY)
+
+
+@pytest.mark.parametrize(
+    ("state", "pointer"),
+    [
+        (SUCCESS, SHOWN),
+        (replace(SUCCESS, version=9), SHOWN),
+        (FAILED, HIDDEN),
+        (FAILED, None),
+        (PENDING, HIDDEN),
+        (None, None),
+    ],
+)
+def test_what_agrees_is_left_alone(state: PartitionState | None, pointer: Pointer | None) -> None:
+    assert difference(state, pointer) is None
+
+
+@pytest.mark.parametrize(
+    "pointer",
+    [
+        pytest.param(None, id="never loaded"),
+        pytest.param(replace(SHOWN, state_version=3, run_id=OTHER), id="another run"),
+        pytest.param(replace(SHOWN, state_version=3, schema_version="2"), id="another schema version"),
+        pytest.param(replace(HIDDEN, state_version=3), id="accepted again after a withdrawal"),
+    ],
+)
+def test_a_success_that_readers_do_not_see_is_to_be_loaded(pointer: Pointer | None) -> None:
+    assert difference(SUCCESS, pointer) is Difference.NOT_LOADED
+
+
+@pytest.mark.parametrize("state", [FAILED, PENDING])
+def test_what_the_ledger_accepted_once_and_does_not_any_more_is_to_be_withdrawn(state: PartitionState) -> None:
+    assert difference(state, SHOWN) is Difference.NOT_WITHDRAWN
+    assert difference(state, replace(SHOWN, run_id=OTHER), accepted=[RUN, OTHER]) is Difference.NOT_WITHDRAWN
+
+
+@pytest.mark.parametrize("pointer", [None, SHOWN, replace(SHOWN, state_version=3, run_id=OTHER), HIDDEN])
+def test_a_demotion_is_finished_first_whatever_readers_see(pointer: Pointer | None) -> None:
+    assert difference(replace(SUCCESS, version=5), pointer, demoting=True) is Difference.DEMOTED_HALF_WAY
+
+
+@pytest.mark.parametrize(
+    ("state", "pointer"),
+    [
+        pytest.param(None, SHOWN, id="the ledger was lost"),
+        pytest.param(None, HIDDEN, id="the ledger was lost, and with it a withdrawal"),
+        pytest.param(SUCCESS, replace(SHOWN, state_version=5, run_id=OTHER), id="restored from before the newest run"),
+        pytest.param(SUCCESS, HIDDEN, id="restored from before the withdrawal"),
+        pytest.param(SUCCESS, replace(HIDDEN, state_version=4), id="the same version, withdrawn"),
+        pytest.param(FAILED, replace(SHOWN, state_version=8), id="restored from before the success"),
+        pytest.param(FAILED, replace(SHOWN, state_version=6), id="the same version, published"),
+    ],
+)
+def test_nothing_is_taken_away_or_loaded_for_a_history_that_the_ledger_does_not_have(
+    state: PartitionState | None, pointer: Pointer
+) -> None:
+    assert difference(state, pointer) is Difference.ESTRANGED
+
+
+def test_a_run_that_the_ledger_never_accepted_is_not_taken_away_by_failures_that_follow_a_restore() -> None:
+    assert difference(FAILED, replace(SHOWN, run_id=OTHER)) is Difference.ESTRANGED
+
+
+def test_differences_come_in_key_order() -> None:
+    keys = [replace(KEY, logical_date=date(2024, 6, day)) for day in (3, 1, 2)]
+    assert list(compare({}, {key: replace(SHOWN, key=key) for key in keys}, accepted=lambda _: [])) == sorted(keys)
