@@ -8,6 +8,7 @@
 |                               |                          | _CONSUMER, _OPERATOR                                      |
 | GADS_RAW_URI                  | <home>/raw               | sealed extractions                                        |
 | GADS_WAREHOUSE_URI            | <home>/warehouse         | Delta tables                                              |
+| GADS_RETENTION_HOURS          | 168                      | how long housekeeping keeps what was replaced, 24 to 720  |
 | GADS_CATALOG                  | the catalog inside       | another google_apis.yaml                                  |
 | GADS_SPARK_REMOTE             | none                     | a Spark Connect server: sc://host:port                    |
 | GADS_SPARK_MASTER             | spark-defaults.conf      | another Spark master; a cluster's has spark_conf/cluster  |
@@ -35,6 +36,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from gads_assets.domain.retention import LONGEST_RETENTION_HOURS, RETENTION_HOURS, SHORTEST_RETENTION_HOURS
 from gads_assets.domain.roles import Role
 from gads_assets.errors import SettingsError
 
@@ -71,6 +73,7 @@ class Settings:
     database_url: str | None = field(repr=False)
     raw_uri: str = field(repr=False)
     warehouse_uri: str = field(repr=False)
+    retention_hours: int
     catalog_path: Path | None
     spark_remote: str | None = field(repr=False)
     spark_master: str | None
@@ -163,6 +166,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         database_url=database_url,
         raw_uri=place("GADS_RAW_URI", home / "raw"),
         warehouse_uri=place("GADS_WAREHOUSE_URI", home / "warehouse"),
+        retention_hours=_retention_hours(value("GADS_RETENTION_HOURS")),
         catalog_path=path("GADS_CATALOG"),
         spark_remote=remote,
         spark_master=master,
@@ -200,6 +204,17 @@ def _calls_at_once(text: str | None) -> int:
     raise SettingsError(
         f"GADS_API_CALLS_AT_ONCE {text[:40]!r} is not a number from 1 to {_MOST_CALLS_AT_ONCE}; write it as "
         f"{_CALLS_AT_ONCE}"
+    )
+
+
+def _retention_hours(text: str | None) -> int:
+    if text is None:
+        return RETENTION_HOURS
+    if re.fullmatch(r"[0-9]{1,4}", text) and SHORTEST_RETENTION_HOURS <= int(text) <= LONGEST_RETENTION_HOURS:
+        return int(text)
+    raise SettingsError(
+        f"GADS_RETENTION_HOURS {text[:40]!r} is not a number from {SHORTEST_RETENTION_HOURS} to "
+        f"{LONGEST_RETENTION_HOURS}; write it as {RETENTION_HOURS}"
     )
 
 

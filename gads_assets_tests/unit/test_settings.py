@@ -76,6 +76,18 @@ def test_a_number_of_calls_that_no_step_can_make_is_refused_with_the_fix(text: s
     assert len(str(refused.value)) < 200
 
 
+@pytest.mark.parametrize(("text", "hours"), [("", 168), ("24", 24), (" 48 ", 48), ("720", 720)])
+def test_what_was_replaced_is_kept_for_a_week_unless_told_otherwise(text: str, hours: int) -> None:
+    assert read_settings({"GADS_RETENTION_HOURS": text}).retention_hours == hours
+
+
+@pytest.mark.parametrize("text", ["0", "23", "721", "-24", "week", "24.5", "\u0664\u0668", "9" * 5000])
+def test_a_retention_shorter_than_a_load_may_last_or_longer_than_the_log_is_refused_with_the_fix(text: str) -> None:
+    with pytest.raises(SettingsError, match=r"GADS_RETENTION_HOURS .* from 24 to 720; write it as 168") as refused:
+        read_settings({"GADS_RETENTION_HOURS": text})
+    assert len(str(refused.value)) < 200
+
+
 def test_a_role_may_have_a_login_of_its_own_and_the_others_keep_the_common_one() -> None:
     common, own = "postgresql://common@h/d", "postgresql://own@h/d"
     settings = read_settings({"GADS_DATABASE_URL": common, "GADS_DATABASE_URL_VALIDATOR": own})
