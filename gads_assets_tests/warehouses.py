@@ -1,5 +1,7 @@
 """A warehouse of a test's own, published to and read back by both readers."""
 
+import json
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -22,6 +24,8 @@ from gads_assets.warehouse.pointers import pointer_table
 from gads_assets.warehouse.publishing import Publisher, Withdrawal
 from gads_assets.warehouse.reading import published_rows
 from gads_assets_tests.sealed_runs import QUERY, authority, catalog
+
+_MOMENTS = {"commitInfo": "timestamp", "add": "modificationTime", "remove": "deletionTimestamp"}
 
 
 @dataclass
@@ -86,6 +90,27 @@ class Warehouse:
         table = pointer_table(self.layout, QUERY)
         assert table is not None
         return table.to_pyarrow_table()
+
+    def let_pass(self, hours: float) -> None:
+        """As if everything in the warehouse had been written so much earlier."""
+        for log in (self.root / "warehouse").rglob("_delta_log"):
+            let_pass(log.parent, hours)
+
+
+def let_pass(table: Path, hours: float) -> None:
+    """As if a table without checkpoints had been written so much earlier, by every clock that Delta looks at."""
+    for checksum in (table / "_delta_log").glob("*.crc"):
+        checksum.unlink()
+    for file in [path for path in table.rglob("*") if path.is_file()]:
+        then = file.stat().st_mtime - hours * 3600
+        if file.suffix == ".json":
+            actions = [json.loads(line) for line in file.read_text().splitlines()]
+            for action in actions:
+                for kind, moment in _MOMENTS.items():
+                    if kind in action:
+                        action[kind][moment] -= int(hours * 3_600_000)
+            file.write_text("".join(json.dumps(action) + "\n" for action in actions))
+        os.utime(file, (then, then))
 
 
 def _sorted(rows: list[dict[str, object]]) -> list[dict[str, object]]:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from gads_assets.extract.pacing import Pacer
     from gads_assets.extract.partitions import Extractor
     from gads_assets.validate.recording import Validator
+    from gads_assets.warehouse.housekeeping import Housekeeper
     from gads_assets.warehouse.loading import Loader
 
 
@@ -208,6 +209,19 @@ class Workplace:
             now=_now,
         )
         return Loader(publisher=publisher, store=self.store_as(Role.LOADER), records=self.records_as(Role.LOADER))
+
+    @cached_property
+    def housekeeper(self) -> "Housekeeper":
+        from gads_assets.warehouse.housekeeping import Housekeeper  # noqa: PLC0415
+
+        return Housekeeper(
+            session=self.session,
+            records=lambda: self.records_as(Role.LOADER),
+            layout=self.layout,
+            catalog=self.catalog,
+            retention_hours=self.settings.retention_hours,
+            now=_now,
+        )
 
 
 def _given_login(settings: Settings) -> CustomerId | None:

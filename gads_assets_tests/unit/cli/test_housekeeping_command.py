@@ -1,22 +1,29 @@
-"""`gads housekeeping`: needs neither a database nor Spark, says what it did, and never touches a sealed run."""
+"""`gads housekeeping`: needs a database and Spark only for what they must do, says what it did, and never touches a
+sealed run."""
 
 import json
 import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gads_assets.cli.main import main
-from gads_assets.domain.keys import RunId
+from gads_assets.domain.keys import RunId, StageId
 from gads_assets.domain.manifest import RunManifest
+from gads_assets.domain.pointer import Pointer, PointerStatus
 from gads_assets.raw.layout import Entry, run_path
 from gads_assets.raw.sink import RawSink
+from gads_assets.warehouse.delta_tables import open_table
+from gads_assets.warehouse.layout import WarehouseLayout
+from gads_assets.warehouse.pointers import append_pointers
 from gads_assets_tests.acceptance.disks import can_mount, full_disk
 from gads_assets_tests.sealed_runs import key, row, seal, unused_run_id
+from gads_assets_tests.warehouses import let_pass
 
 PARTITION = key()
 Gads = Callable[..., tuple[int, str, str]]
@@ -79,6 +86,7 @@ def test_old_orphans_go_and_everything_else_stays(home: Path, gads: Gads, sealed
     assert "notes.txt" in output
     assert message == (
         "raw sink: orphans: 2 (1 removed, 1 within the grace), bytes freed: 4, foreign entries left alone: 1\n"
+        "warehouse: gone: 0 superseded and 0 abandoned partitions, 0 pointer rows, 0 files (0 bytes)\n"
     )
     assert (code, _runs(home)) == (0, {sealed.run_id, young})
     assert gads("housekeeping", "--grace-hours", "4")[0] == 0
@@ -111,6 +119,81 @@ def test_a_home_without_a_raw_sink_has_nothing_to_do_and_none_is_made(home: Path
     assert (code, output) == (0, "")
     assert message.startswith("raw sink: orphans: 0, ")
     assert not home.exists()
+
+
+@pytest.fixture
+def replaced(home: Path) -> WarehouseLayout:
+    """A query whose only partition was replaced nine days ago."""
+    layout = WarehouseLayout(root=str(home / "warehouse"), source="google_ads")
+    for number in (1, 2):
+        append_pointers(layout, "campaign", [_pointer(number)])
+    let_pass(Path(layout.pointers("campaign")), hours=9 * 24)
+    return layout
+
+
+def _pointer(state_version: int) -> Pointer:
+    return Pointer(
+        key=PARTITION,
+        run_id=unused_run_id(),
+        stage_id=StageId(unused_run_id()),
+        schema_version="1",
+        record_count=0,
+        content_digest="",
+        state_version=state_version,
+        stage_commit=0,
+        status=PointerStatus.ACTIVE,
+        loaded_at=datetime(2024, 7, 1, tzinfo=UTC),
+    )
+
+
+def test_a_dry_run_says_what_would_go_from_the_warehouse_and_starts_nothing(
+    home: Path, gads: Gads, replaced: WarehouseLayout
+) -> None:
+    code, output, message = gads("housekeeping", "--dry-run")
+    assert (code, output.split()[-8:]) == (0, ["campaign", "0", "0", "1", "0", "0", "0", "due"])
+    assert message.endswith(
+        "warehouse: would go: 0 superseded and 0 abandoned partitions, 1 pointer rows, 0 files (0 bytes)\n"
+    )
+    code, output, _ = gads("housekeeping", "--dry-run", "--json")
+    document = json.loads(output)
+    assert (code, document["retention_hours"], document["dry_run"]) == (0, 168, True)
+    told = {query["query_name"]: query for query in document["warehouse"]["queries"]}
+    assert told["campaign"] == {
+        "query_name": "campaign",
+        "superseded_partitions": 0,
+        "abandoned_partitions": 0,
+        "pointer_rows": 1,
+        "small_files": 0,
+        "files": 0,
+        "bytes": 0,
+        "outcome": "due",
+        "reason": None,
+    }
+    assert {query["outcome"] for name, query in told.items() if name != "campaign"} == {"tidy"}
+    assert open_table(replaced.pointers("campaign")).version() == 1
+    assert {path.name for path in home.iterdir()} == {"warehouse"}
+
+
+@pytest.mark.usefixtures("replaced")
+def test_what_is_within_the_retention_stays(gads: Gads, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GADS_RETENTION_HOURS", "240")
+    code, output, message = gads("housekeeping")
+    assert (code, output) == (0, "")
+    assert "warehouse: gone: 0 superseded" in message
+
+
+def test_a_table_that_cannot_be_tidied_ends_in_one_line_after_the_rest_was_done(
+    home: Path, gads: Gads, replaced: WarehouseLayout
+) -> None:
+    orphan = _leave_unsealed(home, hours=30)
+    (Path(replaced.pointers("campaign")) / "_delta_log" / f"{1:020d}.json").write_text('{"add": ')
+    code, output, message = gads("housekeeping", "--json")
+    assert code == 1
+    told = {query["query_name"]: query for query in json.loads(output)["warehouse"]["queries"]}
+    assert told["campaign"]["outcome"] == "failed"
+    assert told["campaign"]["reason"].startswith(f"the table at {replaced.pointers('campaign')} cannot be used (")
+    assert message.splitlines()[-1].startswith("gads: 1 of 12 queries could not be tidied (campaign): the table at ")
+    assert orphan not in _runs(home)
 
 
 def test_a_displaced_sealed_run_is_put_back(home: Path, gads: Gads, sealed: RunManifest) -> None:
