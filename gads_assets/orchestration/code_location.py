@@ -1,10 +1,11 @@
-"""Everything Dagster is told about: assets, checks, the sensors, resources, and how steps run."""
+"""Everything Dagster is told about: assets, checks, sensors, a schedule, resources, and how steps run."""
 
 import dagster as dg
 
 from gads_assets.catalog.specification import Catalog
 from gads_assets.orchestration.assets import raw_asset, table_asset
 from gads_assets.orchestration.checks import validator_checks
+from gads_assets.orchestration.housekeeping import housekeeping_asset, housekeeping_schedule
 from gads_assets.orchestration.io_managers import PublishedTableIOManager, RawRunIOManager
 from gads_assets.orchestration.partitions import customer_days
 from gads_assets.orchestration.presence import one_process_executor
@@ -16,10 +17,12 @@ def code_location(catalog: Catalog, spark: SparkResource) -> dg.Definitions:
     partitions_def = customer_days(catalog)
     queries = catalog.queries.values()
     workplace = WorkplaceResource(spark=spark)
+    by_query = [make(catalog, query, partitions_def) for query in queries for make in (raw_asset, table_asset)]
     return dg.Definitions(
-        assets=[make(catalog, query, partitions_def) for query in queries for make in (raw_asset, table_asset)],
+        assets=[*by_query, housekeeping_asset(catalog)],
         asset_checks=[validator_checks(catalog, query, partitions_def) for query in queries],
         sensors=[reschedule_sensor(catalog), reconcile_sensor(catalog)],
+        schedules=[housekeeping_schedule(catalog)],
         resources={
             "spark": spark,
             "workplace": workplace,

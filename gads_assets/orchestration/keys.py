@@ -1,4 +1,4 @@
-"""What the assets of a query are called, and the pool that they share."""
+"""What the assets are called, and the pool that those of a query share."""
 
 import dagster as dg
 
@@ -11,6 +11,10 @@ def raw_key(catalog: Catalog, query_name: str) -> dg.AssetKey:
 
 def table_key(catalog: Catalog, query_name: str) -> dg.AssetKey:
     return dg.AssetKey([catalog.source, query_name])
+
+
+def housekeeping_key(catalog: Catalog) -> dg.AssetKey:
+    return dg.AssetKey([catalog.source, "housekeeping"])
 
 
 def api_pool(catalog: Catalog) -> str:

@@ -32,6 +32,7 @@ ASSET_KEYS = [
     "google_ads/conversion",
     "google_ads/conversion_action",
     "google_ads/geographic_view",
+    "google_ads/housekeeping",
     "google_ads/keyword_view",
     "google_ads/raw/account",
     "google_ads/raw/account_hourly",
@@ -78,6 +79,7 @@ graph = definitions.defs.resolve_asset_graph()
 keys = sorted(key.to_user_string() for key in graph.get_all_asset_keys())
 checks = sorted(key.to_user_string() for key in graph.asset_check_keys)
 sensors = [sensor.name for sensor in definitions.defs.get_repository_def().sensor_defs]
+schedules = [schedule.name for schedule in definitions.defs.get_repository_def().schedule_defs]
 # Database drivers and gRPC open theirs below Python, where no hook sees it.
 descriptors = "/proc/self/fd" if os.path.exists("/proc/self/fd") else "/dev/fd"
 for name in os.listdir(descriptors):
@@ -85,7 +87,7 @@ for name in os.listdir(descriptors):
     if "socket:" in target:
         done.append(["open socket", name, target])
 print(json.dumps({"file": definitions.__file__, "done": done, "keys": keys, "checks": checks,
-                  "sensors": sensors}))
+                  "sensors": sensors, "schedules": schedules}))
 """
 
 
@@ -133,6 +135,7 @@ def test_loading_the_definitions_starts_nothing_connects_nowhere_and_writes_noth
     assert seen["keys"] == ASSET_KEYS
     assert seen["checks"] == [f"{key}:{check}" for key in ASSET_KEYS if "/raw/" in key for check in CHECKS]
     assert seen["sensors"] == ["google_ads_reschedule"]
+    assert seen["schedules"] == ["google_ads_housekeeping"]
     assert not (project / ".gads").exists()
 
 
