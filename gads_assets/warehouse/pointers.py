@@ -12,6 +12,7 @@ from gads_assets.domain.pointer import Pointer, PointerStatus, current_pointers
 from gads_assets.errors import WarehouseError
 from gads_assets.warehouse.delta_tables import find_table, open_table, readable_delta_errors, select
 from gads_assets.warehouse.layout import WarehouseLayout
+from gads_assets.warehouse.pointer_order import current_sql
 
 _SCHEMA: Final = pa.schema(
     [
@@ -45,14 +46,14 @@ def read_pointers(table: DeltaTable, keys: Sequence[PartitionKey] | None = None)
     By a query: an Arrow dataset describes every file of the table first, and would make each publish slower than the
     one before.
     """
-    query = "SELECT * FROM this"
+    condition = "true"
     if keys:
         days, customers = [key.logical_date for key in keys], [key.customer_id for key in keys]
-        query += (
-            f" WHERE logical_date BETWEEN DATE '{min(days)}' AND DATE '{max(days)}' "
+        condition = (
+            f"logical_date BETWEEN DATE '{min(days)}' AND DATE '{max(days)}' "
             f"AND customer_id BETWEEN '{min(customers)}' AND '{max(customers)}'"
         )
-    return current_pointers(_from_arrow(select(table, query)))
+    return current_pointers(_from_arrow(select(table, current_sql("this", condition=condition))))
 
 
 def shown_runs(layout: WarehouseLayout, keys: Sequence[PartitionKey]) -> dict[PartitionKey, RunId]:
