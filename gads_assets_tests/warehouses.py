@@ -23,6 +23,7 @@ from gads_assets.warehouse.layout import WarehouseLayout
 from gads_assets.warehouse.pointers import pointer_table
 from gads_assets.warehouse.publishing import Publisher, Withdrawal
 from gads_assets.warehouse.reading import published_rows
+from gads_assets.warehouse.selection import EVERYTHING, Selection
 from gads_assets_tests.sealed_runs import QUERY, authority, catalog
 
 _MOMENTS = {"commitInfo": "timestamp", "add": "modificationTime", "remove": "deletionTimestamp"}
@@ -60,17 +61,17 @@ class Warehouse:
         verdicts = judge_runs(lambda: self.spark, self.sink, self.catalog, {run.key: run.run_id for run in runs})
         return [authority(run, verdicts.judged[run.key].verdict, state_version=self.versions()) for run in runs]
 
-    def with_spark(self) -> list[dict[str, object]]:
-        rows = published_rows(self.spark, self.layout, self.catalog, QUERY)
+    def with_spark(self, selection: Selection = EVERYTHING) -> list[dict[str, object]]:
+        rows = published_rows(self.spark, self.layout, self.catalog, QUERY, selection)
         return _sorted([line.asDict() for line in rows.collect()])
 
-    def without_jvm(self) -> list[dict[str, object]]:
-        return _sorted(read_published(self.layout, self.catalog, QUERY).to_pylist())
+    def without_jvm(self, selection: Selection = EVERYTHING) -> list[dict[str, object]]:
+        return _sorted(read_published(self.layout, self.catalog, QUERY, selection).to_pylist())
 
-    def content(self) -> dict[tuple[str, str], list[tuple[object, object]]]:
+    def content(self, selection: Selection = EVERYTHING) -> dict[tuple[str, str], list[tuple[object, object]]]:
         """What both readers agree on: (customer, day) → campaign and clicks."""
-        rows = self.with_spark()
-        assert rows == self.without_jvm()
+        rows = self.with_spark(selection)
+        assert rows == self.without_jvm(selection)
         found: dict[tuple[str, str], list[tuple[object, object]]] = {}
         for line in rows:
             place = (str(line["customer_id"]), str(line["logical_date"]))

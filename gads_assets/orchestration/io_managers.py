@@ -18,7 +18,9 @@ from gads_assets.orchestration.resources import WorkplaceResource
 from gads_assets.orchestration.runs import partition_failure, readable_failures
 from gads_assets.orchestration.workplace import Workplace
 from gads_assets.warehouse.arrow import read_first_rows
-from gads_assets.warehouse.reading import published_partitions
+from gads_assets.warehouse.reading import rows_of
+from gads_assets.warehouse.selection import Selection
+from gads_assets.warehouse.snapshots import take_snapshot
 
 _PREVIEWED_PARTITIONS = 25
 _PREVIEWED_ROWS = 5
@@ -74,11 +76,19 @@ class PublishedTableIOManager(dg.ConfigurableIOManager):
         )
 
     def load_input(self, context: dg.InputContext) -> DataFrame:
-        """The published rows of the partitions that the downstream asset asks for."""
+        """The published rows of the partitions that the downstream asset asks for.
+
+        Fails naming those that are not published: a missing day must not look like a day without rows.
+        """
         workplace = self.workplace.get()
-        query_name = context.asset_key.path[-1]
-        keys = partition_keys(context.asset_partition_keys, source=workplace.catalog.source, query_name=query_name)
-        return published_partitions(workplace.session(), workplace.layout, workplace.catalog, query_name, keys)
+        catalog, query_name = workplace.catalog, context.asset_key.path[-1]
+        keys = partition_keys(context.asset_partition_keys, source=catalog.source, query_name=query_name)
+        with readable_failures():
+            snapshot = take_snapshot(workplace.layout, catalog, query_name, Selection(partitions=keys))
+            missing = dict.fromkeys(set(keys) - snapshot.keys, "nothing is published of it")
+            if missing:
+                raise partition_failure(f"of {catalog.source}/{query_name} cannot be read", missing, of=len(keys))
+            return rows_of(workplace.session(), snapshot)
 
 
 def _report(

@@ -1,19 +1,18 @@
 """Reading published rows without a JVM: delta-rs in, Arrow out, the same rows and columns as Spark gives."""
 
-from collections.abc import Collection, Iterable, Sequence
-from datetime import date
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from gads_assets.catalog.specification import Catalog, Column, QuerySchema
-from gads_assets.domain.keys import CustomerId, PartitionKey
-from gads_assets.domain.pointer import Pointer, PointerStatus
-from gads_assets.errors import ReadError
-from gads_assets.warehouse.columns import reader_columns, schema_versions
+from gads_assets.domain.keys import PartitionKey
+from gads_assets.domain.pointer import Pointer
+from gads_assets.warehouse.columns import reader_columns
 from gads_assets.warehouse.delta_tables import open_table, readable_delta_errors, select
 from gads_assets.warehouse.layout import WarehouseLayout
-from gads_assets.warehouse.pointers import pointer_table, read_pointers
+from gads_assets.warehouse.selection import EVERYTHING, Selection
+from gads_assets.warehouse.snapshots import Snapshot, take_snapshot
 
 _ARROW_TYPES = {
     "string": pa.string(),
@@ -27,32 +26,16 @@ _ARROW_TYPES = {
 
 
 def read_published(
-    layout: WarehouseLayout,
-    catalog: Catalog,
-    query_name: str,
-    *,
-    customers: Collection[CustomerId] | None = None,
-    days: Collection[date] | None = None,
+    layout: WarehouseLayout, catalog: Catalog, query_name: str, selection: Selection = EVERYTHING
 ) -> pa.Table:
-    """Every published row of a query, or of some customers and days; one run a partition, from one snapshot.
+    """Every published row of a query that is selected; one run a partition, from one snapshot.
 
     Raises ReadError rather than leave out a partition whose schema version the catalog lacks.
     """
-    schemas = schema_versions(catalog, query_name)
-    columns = reader_columns(schemas)
-    table = pointer_table(layout, query_name)
-    wanted = [
-        pointer
-        for pointer in (read_pointers(table).values() if table else ())
-        if (customers is None or pointer.key.customer_id in customers)
-        and (days is None or pointer.key.logical_date in days)
-    ]
-    shown = active_pointers(wanted, schemas)
-    parts = [
-        _published(layout, schema, columns, [pointer for pointer in shown if pointer.schema_version == schema.version])
-        for schema in schemas
-    ]
-    return pa.concat_tables([_schema(columns).empty_table(), *parts])
+    snapshot = take_snapshot(layout, catalog, query_name, selection)
+    return pa.concat_tables(
+        [_schema(snapshot.columns).empty_table(), *(_stage_rows(snapshot, schema) for schema in snapshot.stages)]
+    )
 
 
 def read_first_rows(
@@ -62,7 +45,7 @@ def read_first_rows(
     first = {}
     for version in {pointer.schema_version for pointer in pointers}:
         schema = catalog.schema(pointers[0].key.query_name, version)
-        columns = reader_columns([schema])
+        columns = reader_columns([schema], in_use=[schema])
         stage = open_table(layout.stage(schema.query_name, version))
         for pointer in pointers:
             if pointer.schema_version == version:
@@ -70,34 +53,16 @@ def read_first_rows(
     return first
 
 
-def active_pointers(current: Iterable[Pointer], schemas: Sequence[QuerySchema]) -> list[Pointer]:
-    """Those that show rows to readers; raises ReadError for one of a schema version that is not among `schemas`."""
-    known = {schema.version for schema in schemas}
-    active = [pointer for pointer in current if pointer.status is PointerStatus.ACTIVE]
-    for pointer in active:
-        if pointer.schema_version not in known:
-            raise ReadError(
-                f"{pointer.key} is published under schema version {pointer.schema_version}, and this catalog knows "
-                f"{', '.join(sorted(known))} of {pointer.key.query_name}; read it with the catalog or the version of "
-                "the program that published it"
-            )
-    return active
-
-
-def _published(
-    layout: WarehouseLayout, schema: QuerySchema, columns: list[Column], pointers: list[Pointer]
-) -> pa.Table:
-    parts = [_schema(columns).empty_table()]
-    if any(pointer.record_count for pointer in pointers):
-        keys = pa.array(
-            [f"{pointer.key.customer_id} {pointer.key.logical_date} {pointer.stage_id}" for pointer in pointers]
+def _stage_rows(snapshot: Snapshot, schema: QuerySchema) -> pa.Table:
+    pointers = snapshot.pointers.filter(pc.field("schema_version") == schema.version)
+    keys = _keys(pointers)
+    uri = snapshot.layout.stage(snapshot.query_name, schema.version)
+    with readable_delta_errors(uri):
+        # Arrow's join would do what the keys do here, but refuses tables with list columns.
+        batches = open_table(uri).to_pyarrow_dataset().to_batches(filter=near(pointers))
+        return pa.concat_tables(
+            _as_read(batch, schema, snapshot.columns).filter(pc.is_in(_keys(batch), keys)) for batch in batches
         )
-        uri = layout.stage(schema.query_name, schema.version)
-        with readable_delta_errors(uri):
-            # Arrow's join would do what the keys do here, but refuses tables with list columns.
-            for batch in open_table(uri).to_pyarrow_dataset().to_batches(filter=_near(pointers)):
-                parts.append(_as_read(batch, schema, columns).filter(pc.is_in(_keys(batch), keys)))
-    return pa.concat_tables(parts)
 
 
 def _rows_of(pointer: Pointer, limit: int) -> str:
@@ -108,25 +73,25 @@ def _rows_of(pointer: Pointer, limit: int) -> str:
     )
 
 
-def _near(pointers: Sequence[Pointer]) -> pc.Expression:
+def near(pointers: pa.Table) -> pc.Expression:
     """True of every row of these pointers, and in terms that the statistics of a file can answer."""
-    days = [pointer.key.logical_date for pointer in pointers]
-    customers = [pointer.key.customer_id for pointer in pointers]
+    days, customers = pc.min_max(pointers["logical_date"]), pc.min_max(pointers["customer_id"])
     return (
-        (pc.field("logical_date") >= min(days))
-        & (pc.field("logical_date") <= max(days))
-        & (pc.field("customer_id") >= min(customers))
-        & (pc.field("customer_id") <= max(customers))
-        & pc.field("stage_id").isin(list({pointer.stage_id for pointer in pointers}))
+        (pc.field("logical_date") >= days["min"])
+        & (pc.field("logical_date") <= days["max"])
+        & (pc.field("customer_id") >= customers["min"])
+        & (pc.field("customer_id") <= customers["max"])
+        & pc.field("stage_id").isin(pc.unique(pointers["stage_id"]))
     )
 
 
-def _keys(batch: pa.RecordBatch) -> pa.Array:
-    day = batch["logical_date"].cast(pa.string())
-    return pc.binary_join_element_wise(batch["customer_id"], day, batch["stage_id"], " ")
+def _keys(rows: pa.Table | pa.RecordBatch) -> pa.Array:
+    return pc.binary_join_element_wise(
+        rows["customer_id"], rows["logical_date"].cast(pa.string()), rows["stage_id"], " "
+    )
 
 
-def _as_read(rows: pa.Table | pa.RecordBatch, schema: QuerySchema, columns: list[Column]) -> pa.Table:
+def _as_read(rows: pa.Table | pa.RecordBatch, schema: QuerySchema, columns: Sequence[Column]) -> pa.Table:
     rows = rows.append_column("schema_version", pa.array([schema.version] * rows.num_rows, pa.string()))
     target = _schema(columns)
     return pa.table(
@@ -140,7 +105,7 @@ def _as_read(rows: pa.Table | pa.RecordBatch, schema: QuerySchema, columns: list
     )
 
 
-def _schema(columns: list[Column]) -> pa.Schema:
+def _schema(columns: Sequence[Column]) -> pa.Schema:
     return pa.schema([(column.name, _arrow_type(column.type)) for column in columns])
 
 

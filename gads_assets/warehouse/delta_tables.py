@@ -28,10 +28,13 @@ def find_table(uri: str) -> DeltaTable | None:
             return None
 
 
-def select(table: DeltaTable, sql: str) -> pa.Table:
-    """The answer to a query over `this`, the table, opening only the files whose statistics fit it."""
+def select(table: DeltaTable, sql: str, **others: DeltaTable) -> pa.Table:
+    """The answer to a query over `this`, the table, and `others`, opening only the files whose statistics fit it."""
     with readable_delta_errors(table.table_uri):
-        found = QueryBuilder().register("this", table).execute(sql)
+        tables = QueryBuilder().register("this", table)
+        for name, other in others.items():
+            tables.register(name, other)
+        found = tables.execute(sql)
         # Its own read_all raises nothing more telling than Exception.
         return pa.RecordBatchReader.from_stream(found).read_all()
 

@@ -1,19 +1,22 @@
 """Reading published rows with Spark, always through one snapshot of the pointers."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 
 import pyarrow as pa
-from deltalake import DeltaTable
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
 from gads_assets.catalog.specification import Catalog, Column, QuerySchema
-from gads_assets.domain.keys import PartitionKey
 from gads_assets.domain.state import LoadRecord
-from gads_assets.warehouse.arrow import active_pointers
-from gads_assets.warehouse.columns import reader_columns, schema_versions
-from gads_assets.warehouse.delta_tables import select, sql_name
+from gads_assets.errors import ReadError
+from gads_assets.warehouse.columns import KEY
+from gads_assets.warehouse.delta_tables import sql_name
 from gads_assets.warehouse.layout import WarehouseLayout
-from gads_assets.warehouse.pointers import pointer_table, read_pointers
+from gads_assets.warehouse.pointer_order import shown_sql
+from gads_assets.warehouse.selection import EVERYTHING, Selection
+from gads_assets.warehouse.session import SPARK_ERRORS, spark_reason
+from gads_assets.warehouse.snapshots import Snapshot, take_snapshot
 
 _LOAD_RECORDS = pa.schema(
     [
@@ -29,33 +32,48 @@ _LOAD_RECORDS = pa.schema(
         ("loaded_at", pa.timestamp("us", tz="UTC")),
     ]
 )
-_HIGHEST = "max_by(struct(status, schema_version, stage_id), struct(state_version, stage_id)) AS pointer"
 
 
-def published_rows(spark: SparkSession, layout: WarehouseLayout, catalog: Catalog, query_name: str) -> DataFrame:
-    """Every published row of a query; each partition's rows come from exactly one run.
+def published_rows(
+    spark: SparkSession,
+    layout: WarehouseLayout,
+    catalog: Catalog,
+    query_name: str,
+    selection: Selection = EVERYTHING,
+) -> DataFrame:
+    """Every published row of a query that is selected; each partition's rows come from exactly one run.
 
     Raises ReadError rather than leave out a partition whose schema version the catalog lacks.
     """
-    return spark.sql(published_sql(layout, catalog, query_name))
+    return rows_of(spark, take_snapshot(layout, catalog, query_name, selection))
 
 
-def published_partitions(
-    spark: SparkSession, layout: WarehouseLayout, catalog: Catalog, query_name: str, keys: Sequence[PartitionKey]
-) -> DataFrame:
-    """The published rows of these partitions only."""
-    wanted = spark.createDataFrame(
-        pa.table({"customer_id": [key.customer_id for key in keys], "logical_date": [key.logical_date for key in keys]})
-    )
-    rows = spark.sql(published_sql(layout, catalog, query_name, keys))
-    return rows.join(wanted, ["customer_id", "logical_date"], "left_semi")
+def rows_of(spark: SparkSession, snapshot: Snapshot) -> DataFrame:
+    try:
+        rows = spark.sql(snapshot_sql(snapshot))
+    except SPARK_ERRORS as error:
+        raise ReadError(f"{snapshot.query_name} cannot be read: {spark_reason(error)}") from error
+    if snapshot.selection.partitions is None and snapshot.selection.strict is None:
+        return rows
+    # What neither SQL nor the pointer table can tell is in the snapshot itself.
+    shown = snapshot.pointers.select(["customer_id", "logical_date", "run_id"])
+    return rows.join(spark.createDataFrame(shown), shown.column_names, "left_semi")
 
 
-def register_views(spark: SparkSession, layout: WarehouseLayout, catalog: Catalog) -> None:
-    """`<source>.<query>` for each query of the catalog, all reading the pointers as they are now."""
+def register_views(
+    spark: SparkSession,
+    layout: WarehouseLayout,
+    catalog: Catalog,
+    *,
+    as_of: datetime | None = None,
+    queries: Iterable[str] | None = None,
+) -> None:
+    """`<source>.<query>` for each of these queries, or all of the catalog's; each as one snapshot shows it now, or
+    showed it then, until it is registered again."""
     spark.sql(f"CREATE DATABASE IF NOT EXISTS `{catalog.source}`")
-    for name in catalog.queries:
-        spark.sql(f"CREATE OR REPLACE VIEW `{catalog.source}`.`{name}` AS {published_sql(layout, catalog, name)}")
+    for name in catalog.queries if queries is None else queries:
+        shown = snapshot_sql(take_snapshot(layout, catalog, name, Selection(as_of=as_of)))
+        spark.sql(f"CREATE OR REPLACE VIEW `{catalog.source}`.`{name}` AS {shown}")
 
 
 def register_load_records(spark: SparkSession, records: Sequence[LoadRecord]) -> None:
@@ -84,53 +102,40 @@ def select_only(spark: SparkSession, sql: str) -> DataFrame:
     return spark.sql(f"SELECT * FROM (\n{sql}\n)")
 
 
-def published_sql(
-    layout: WarehouseLayout, catalog: Catalog, query_name: str, keys: Sequence[PartitionKey] | None = None
-) -> str:
-    """The statement behind every Spark reader. Names and versions in it are the catalog's, which allows no quotes.
-
-    The pointers are pinned to a version first and the stage tables are looked up afterwards: the other way round, a
-    publish in between would show a pointer whose rows the older snapshot of the stage table lacks.
-    With `keys`, a schema version that the catalog lacks is refused only where one of these has it.
-    """
-    schemas = schema_versions(catalog, query_name)
-    columns = reader_columns(schemas)
-    table = pointer_table(layout, query_name)
-    named = _named_versions(table) if table else set()
-    stages = [schema for schema in schemas if schema.version in named]
-    if table and len(stages) < len(named):
-        current = read_pointers(table, keys)
-        active_pointers(current.values() if keys is None else [current[key] for key in keys if key in current], schemas)
-    if table is None or not stages:
-        return f"SELECT {', '.join(_null(column) for column in columns)} WHERE false"
-    selects = [_select(layout.stage(query_name, schema.version), schema, columns) for schema in stages]
-    pointers = f"{sql_name(layout.pointers(query_name))} VERSION AS OF {table.version()}"
-    highest = f"SELECT customer_id, logical_date, {_HIGHEST} FROM {pointers} GROUP BY customer_id, logical_date"
-    return f"WITH current AS ({highest}) {' UNION ALL '.join(selects)}"
-
-
-def _named_versions(table: DeltaTable) -> set[str]:
-    """Every schema version under which rows were ever shown, and so has a stage table."""
-    found = select(table, "SELECT DISTINCT schema_version FROM this WHERE status = 'active'")
-    return set(found["schema_version"].to_pylist())
-
-
-def _select(uri: str, schema: QuerySchema, columns: Sequence[Column]) -> str:
-    own = {column.name for column in schema.report_columns} | {"customer_id", "logical_date", "run_id"}
-    expressions = ", ".join(
-        f"stage.`{column.name}`"
-        if column.name in own
-        else f"'{schema.version}' AS schema_version"
-        if column.name == "schema_version"
-        else _null(column)
-        for column in columns
+def snapshot_sql(snapshot: Snapshot) -> str:
+    """The statement behind every Spark reader. Names and versions in it are the catalog's, which allows no quotes."""
+    if not snapshot.stages:
+        return f"SELECT {', '.join(_null(column) for column in snapshot.columns)} WHERE false"
+    uri = sql_name(snapshot.layout.pointers(snapshot.query_name))
+    shown = shown_sql(
+        f"{uri} VERSION AS OF {snapshot.version}",
+        condition=snapshot.selection.condition,
+        newest=f"{uri} VERSION AS OF {snapshot.newest}" if snapshot.version < snapshot.newest else None,
     )
+    selects = [_select(snapshot, schema) for schema in snapshot.stages]
+    return f"WITH shown AS ({shown}) {' UNION ALL '.join(selects)}"
+
+
+def _select(snapshot: Snapshot, schema: QuerySchema) -> str:
+    own = {column.name: column.type for column in schema.report_columns}
+    expressions = ", ".join(_expression(column, own, schema) for column in snapshot.columns)
+    stage = sql_name(snapshot.layout.stage(schema.query_name, schema.version))
+    # Stage ids rise with time: most files of superseded runs are below the first one that is shown.
+    stage_ids = pc.min_max(snapshot.pointers.filter(pc.field("schema_version") == schema.version)["stage_id"])
+    condition = f"{snapshot.selection.condition} AND stage_id BETWEEN '{stage_ids['min']}' AND '{stage_ids['max']}'"
     return (
-        f"SELECT {expressions} FROM {sql_name(uri)} AS stage JOIN current "
-        "ON stage.customer_id = current.customer_id AND stage.logical_date = current.logical_date "
-        "AND stage.stage_id = current.pointer.stage_id "
-        f"WHERE current.pointer.status = 'active' AND current.pointer.schema_version = '{schema.version}'"
+        f"SELECT {expressions} FROM (SELECT * FROM {stage} WHERE {condition}) AS stage JOIN shown "
+        "ON stage.customer_id = shown.customer_id AND stage.logical_date = shown.logical_date "
+        f"AND stage.stage_id = shown.stage_id WHERE shown.schema_version = '{schema.version}'"
     )
+
+
+def _expression(column: Column, own: Mapping[str, str], schema: QuerySchema) -> str:
+    if column.name == "schema_version":
+        return f"'{schema.version}' AS schema_version"
+    if column in KEY or own.get(column.name) == column.type:
+        return f"stage.`{column.name}`"
+    return f"CAST(stage.`{column.name}` AS {column.type}) AS `{column.name}`" if column.name in own else _null(column)
 
 
 def _null(column: Column) -> str:

@@ -20,6 +20,7 @@ from gads_assets.orchestration.workplace import Workplace
 from gads_assets.settings import read_settings
 from gads_assets.warehouse.arrow import read_published
 from gads_assets.warehouse.layout import WarehouseLayout
+from gads_assets.warehouse.selection import Selection
 from gads_assets_tests.acceptance.browser import (
     DagsterPage,
     PageServer,
@@ -186,6 +187,5 @@ def _published(environment: Mapping[str, str], label: str) -> pa.Table:
         WarehouseLayout(root=settings.warehouse_uri, source=catalog.source),
         catalog,
         "campaign",
-        customers={parse_customer_id(customer_id)},
-        days={parse_logical_date(day)},
+        Selection(customers={parse_customer_id(customer_id)}, days={parse_logical_date(day)}),
     )

@@ -10,7 +10,8 @@ from gads_assets.catalog.specification import Catalog, Column
 from gads_assets.domain.keys import PartitionKey
 from gads_assets.errors import ReadError
 from gads_assets.warehouse.arrow import read_first_rows, read_published
-from gads_assets.warehouse.reading import published_partitions, published_rows
+from gads_assets.warehouse.reading import published_rows
+from gads_assets.warehouse.selection import Selection
 from gads_assets_tests.sealed_runs import COLUMNS, QUERY, catalog, key, row, schema, seal
 from gads_assets_tests.warehouses import Warehouse
 
@@ -87,7 +88,7 @@ def test_a_customer_is_read_without_opening_the_files_of_others(warehouse: Wareh
     publish(warehouse, ELSEWHERE)
     remove_staged_file(warehouse, 0)
 
-    rows = read_published(warehouse.layout, warehouse.catalog, QUERY, customers={ELSEWHERE.customer_id})
+    rows = read_published(warehouse.layout, warehouse.catalog, QUERY, Selection(customers={ELSEWHERE.customer_id}))
 
     assert rows["campaign_id"].to_pylist() == [1, 2]
 
@@ -106,9 +107,8 @@ def test_superseded_rows_between_those_asked_for_are_left_out(warehouse: Warehou
     publish(warehouse, FIRST, SECOND, ELSEWHERE, campaigns=3)
     publish(warehouse, SECOND)
 
-    rows = read_published(
-        warehouse.layout, warehouse.catalog, QUERY, customers={FIRST.customer_id}, days={FIRST.logical_date}
-    )
+    selection = Selection(customers={FIRST.customer_id}, days={FIRST.logical_date})
+    rows = read_published(warehouse.layout, warehouse.catalog, QUERY, selection)
     assert rows["campaign_id"].to_pylist() == [1, 2, 3]
     assert {place: len(found) for place, found in warehouse.content().items()} == {
         ("1234567890", "2024-06-01"): 3,
@@ -137,7 +137,7 @@ def test_a_partition_of_a_schema_version_that_the_catalog_lacks_is_refused_and_n
     for refused in (
         lambda: read_published(warehouse.layout, older, QUERY),
         lambda: published_rows(warehouse.spark, warehouse.layout, older, QUERY),
-        lambda: published_partitions(warehouse.spark, warehouse.layout, older, QUERY, [FIRST, SECOND]),
+        lambda: published_rows(warehouse.spark, warehouse.layout, older, QUERY, Selection(partitions=[FIRST, SECOND])),
     ):
         with pytest.raises(ReadError, match=r"schema version 2.* knows 1 of campaign; read it with the catalog or"):
             refused()
@@ -146,8 +146,10 @@ def test_a_partition_of_a_schema_version_that_the_catalog_lacks_is_refused_and_n
 def test_partitions_of_known_schema_versions_are_read_beside_one_that_is_not(warehouse: Warehouse) -> None:
     older = one_newer_version(warehouse)
 
-    without_jvm = read_published(warehouse.layout, older, QUERY, days={FIRST.logical_date})
-    with_spark = published_partitions(warehouse.spark, warehouse.layout, older, QUERY, [FIRST, ELSEWHERE])
+    without_jvm = read_published(warehouse.layout, older, QUERY, Selection(days={FIRST.logical_date}))
+    with_spark = published_rows(
+        warehouse.spark, warehouse.layout, older, QUERY, Selection(partitions=[FIRST, ELSEWHERE])
+    )
 
     assert without_jvm.num_rows == with_spark.count() == 4
 
