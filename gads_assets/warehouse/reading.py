@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -67,13 +68,21 @@ def register_views(
     *,
     as_of: datetime | None = None,
     queries: Iterable[str] | None = None,
-) -> None:
+) -> str:
     """`<source>.<query>` for each of these queries, or all of the catalog's; each as one snapshot shows it now, or
-    showed it then, until it is registered again."""
+    showed it then, until it is registered again. Returns what this registration is called."""
+    registration = uuid4().hex
     spark.sql(f"CREATE DATABASE IF NOT EXISTS `{catalog.source}`")
     for name in catalog.queries if queries is None else queries:
         shown = snapshot_sql(take_snapshot(layout, catalog, name, Selection(as_of=as_of)))
-        spark.sql(f"CREATE OR REPLACE VIEW `{catalog.source}`.`{name}` AS {shown}")
+        spark.sql(f"CREATE OR REPLACE VIEW `{catalog.source}`.`{name}` COMMENT '{registration}' AS {shown}")
+    return registration
+
+
+def are_registered(spark: SparkSession, catalog: Catalog, queries: Iterable[str], registration: str) -> bool:
+    """Whether these views are still those of this registration: the sessions of a Spark Connect server share views, and
+    another one may have registered them as of another moment."""
+    return all(spark.catalog.getTable(f"{catalog.source}.{name}").description == registration for name in queries)
 
 
 def register_load_records(spark: SparkSession, records: Sequence[LoadRecord]) -> None:

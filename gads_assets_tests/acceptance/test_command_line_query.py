@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,15 @@ from pyspark.sql import SparkSession
 from gads_assets.catalog.loading import load_catalog
 from gads_assets.cli.demo import QUERIES
 from gads_assets.cli.query import answer
+from gads_assets.domain.roles import Role
 from gads_assets.errors import ReadError
 from gads_assets.orchestration.workplace import Workplace
 from gads_assets.warehouse.arrow import read_published
+from gads_assets.warehouse.pointers import pointer_table
 from gads_assets.warehouse.reading import published_rows
+from gads_assets.warehouse.selection import Selection
 from gads_assets_tests.acceptance.commands import Home, assert_refused, demonstrated_home, finish, published_content
+from gads_assets_tests.integration.warehouse import independent_reader
 
 # Reads every published row with delta-rs, and tells which processes were started on the way.
 WITHOUT_JAVA = """
@@ -31,37 +36,6 @@ catalog = load_catalog(None)
 layout = WarehouseLayout(root=read_settings(os.environ).warehouse_uri, source=catalog.source)
 rows = {query: read_published(layout, catalog, query).to_pylist() for query in catalog.queries}
 print(json.dumps({"started": started, "rows": rows}, default=str))
-"""
-
-# What "Reading without our code" in docs/architecture.md says, by somebody who has deltalake and pyarrow only.
-WITHOUT_OUR_CODE = """
-import json, sys
-from pathlib import Path
-from deltalake import DeltaTable
-answers = {}
-for query in Path(sys.argv[1]).iterdir():
-    current = {}
-    for pointer in DeltaTable(query / "pointers").to_pyarrow_table().to_pylist():
-        key = pointer["customer_id"], pointer["logical_date"]
-        order = pointer["state_version"], pointer["stage_id"]
-        if key not in current or order > current[key][0]:
-            current[key] = order, pointer
-    shown = [pointer for _, pointer in current.values() if pointer["status"] == "active"]
-    rows = []
-    for version in {pointer["schema_version"] for pointer in shown}:
-        table = DeltaTable(query / f"stage_v{version}")
-        stages = set()
-        for pointer in shown:
-            if pointer["schema_version"] == version:
-                assert table.version() >= pointer["stage_commit"]
-                stages.add((pointer["customer_id"], pointer["logical_date"], pointer["stage_id"]))
-        for row in table.to_pyarrow_table().to_pylist():
-            if (row["customer_id"], row["logical_date"], row.pop("stage_id")) in stages:
-                rows.append({**row, "schema_version": version})
-    assert len(rows) == sum(pointer["record_count"] for pointer in shown)
-    answers[query.name] = rows
-ours = [name for name in sys.modules if name.startswith("gads")]
-print(json.dumps({"ours": ours, "rows": answers}, default=str))
 """
 
 REFUSED = [
@@ -145,7 +119,7 @@ def test_the_published_rows_can_be_read_without_any_of_our_code(home: Home, tmp_
     catalog = load_catalog(None)
     folder = Path(home.layout.pointers("campaign")).parent.parent
     foreign = subprocess.run(
-        [sys.executable, "-I", "-c", WITHOUT_OUR_CODE, folder],
+        [sys.executable, "-I", independent_reader.__file__, folder],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -196,3 +170,35 @@ def test_only_a_query_is_answered_and_the_reason_for_anything_else_is_one_line(
 )
 def test_any_query_is_answered_however_it_is_written(here: Workplace, sql: str, rows: int) -> None:
     assert len(answer(here, sql)[1]) == rows
+
+
+def test_the_past_is_queried_by_time(home: Home, here: Workplace) -> None:
+    table = pointer_table(home.layout, "campaign")
+    assert table is not None
+    moments = [datetime.fromtimestamp(commit["timestamp"] / 1000, UTC) for commit in table.history()]
+    count = "SELECT count(*) AS rows FROM google_ads.campaign"
+    before = home.gads("query", count, "--as-of", "2024-06-01T06:00Z", "--json")
+    assert before.returncode == 0, before.stderr
+    assert json.loads(before.stdout) == [{"rows": 0}]
+    for moment in moments:
+        then = read_published(home.layout, load_catalog(None), "campaign", Selection(as_of=moment))
+        assert answer(here, count, as_of=moment)[1][0].rows == then.num_rows > 0
+    refused = home.gads("query", count, "--as-of", "2024-06-01")
+    assert_refused(refused, "--as-of '2024-06-01' is not a time; write it as 2024-06-01T06:00Z")
+    assert_refused(home.gads("query", count, "--as-of", "2999-01-01T00:00Z"), "is in the future; give one up to now")
+
+
+def test_how_fresh_a_partition_is_can_be_told_by_sql(here: Workplace) -> None:
+    newest = """
+        SELECT loads.run_id, loads.schema_version, loads.loaded_at
+        FROM load_records AS loads
+        JOIN (SELECT DISTINCT customer_id, logical_date, run_id FROM google_ads.campaign) AS shown
+        USING (customer_id, logical_date, run_id)
+        WHERE loads.query_name = 'campaign' AND customer_id = '2145550101' AND logical_date = {day}
+    """
+    day = "(SELECT max(logical_date) FROM google_ads.campaign)"
+    [fresh] = answer(here, newest.format(day=day))[1]
+    records = here.store_as(Role.CONSUMER).load_records()
+    [record] = [each for each in records if each.run_id == fresh.run_id]
+    assert (record.key.query_name, record.schema_version) == ("campaign", fresh.schema_version)
+    assert record.loaded_at == fresh.loaded_at.astimezone(UTC)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -95,10 +96,18 @@ def test_a_partition_is_published_and_queried_through_a_spark_connect_server(
             environment=environment,
         )
         sql = "SELECT campaign_id, metrics_clicks, campaign_name FROM google_ads.campaign ORDER BY campaign_id"
-        queried = json.loads(_run(BIN / "gads", "query", sql, "--json", environment=environment))
+        # Views are shared by the sessions of a server: each must answer as of its own moment all the same.
+        before = ("--as-of", "2024-06-01T06:00Z")
+        with ThreadPoolExecutor() as pool:
+            answers = [
+                pool.submit(_run, BIN / "gads", "query", sql, "--json", *moment, environment=environment)
+                for moment in ((), before)
+            ]
+        queried, earlier = (json.loads(each.result()) for each in answers)
     finally:
         _run(BIN / "gads", "db", "stop", environment=environment)
     layout = WarehouseLayout(root=str(home / "warehouse"), source="google_ads")
     rows = read_published(layout, load_catalog(), "campaign").select(["campaign_id", "metrics_clicks", "campaign_name"])
     assert queried == rows.sort_by("campaign_id").to_pylist()
     assert len(queried) > 5
+    assert earlier == []

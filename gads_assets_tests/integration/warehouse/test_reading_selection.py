@@ -16,7 +16,7 @@ from gads_assets.errors import PartitionKeyError, ReadError
 from gads_assets.warehouse.arrow import near
 from gads_assets.warehouse.delta_tables import open_table
 from gads_assets.warehouse.pointers import pointer_table
-from gads_assets.warehouse.reading import published_rows, register_views
+from gads_assets.warehouse.reading import are_registered, published_rows, register_views
 from gads_assets.warehouse.selection import EVERYTHING, Selection
 from gads_assets.warehouse.snapshots import take_snapshot
 from gads_assets_tests.integration.warehouse.independent_reader import read as read_independently
@@ -238,3 +238,20 @@ def test_a_view_opens_only_the_files_of_the_customers_and_days_that_a_statement_
         rows = warehouse.spark.sql(f"SELECT * FROM google_ads.{QUERY} WHERE {condition}")
         assert sum("/stage_v1/" in file for file in rows.inputFiles()) == files
         assert rows.count() == files
+
+
+def test_a_view_shows_one_snapshot_until_it_is_registered_again_and_its_registration_can_be_told(
+    history: History,
+) -> None:
+    warehouse = history.warehouse
+    count = f"SELECT count(*) AS rows FROM google_ads.{QUERY}"
+    now = register_views(warehouse.spark, warehouse.layout, warehouse.catalog)
+    shown = warehouse.spark.sql(count).collect()[0].rows
+    assert shown == len(warehouse.without_jvm())
+    assert are_registered(warehouse.spark, warehouse.catalog, [QUERY], now)
+
+    then = register_views(warehouse.spark, warehouse.layout, warehouse.catalog, as_of=history.committed(0))
+
+    assert warehouse.spark.sql(count).collect()[0].rows == len(warehouse.without_jvm(Selection(as_of=0))) < shown
+    assert are_registered(warehouse.spark, warehouse.catalog, [QUERY], then)
+    assert not are_registered(warehouse.spark, warehouse.catalog, [QUERY], now)
