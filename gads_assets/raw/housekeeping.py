@@ -3,21 +3,18 @@
 What our code did not put there is reported and left alone.
 """
 
-from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
-from typing import Any, Final
+from typing import Final
 
-from fsspec.implementations.local import LocalFileSystem
-from upath import UPath
-
-from gads_assets.domain.keys import CustomerId, PartitionKey, RunId, parse_customer_id, parse_logical_date
-from gads_assets.errors import PartitionKeyError, RawSinkError, SealedRunError
+from gads_assets.domain.keys import CustomerId, PartitionKey, RunId, parse_logical_date
+from gads_assets.errors import RawSinkError, SealedRunError
 from gads_assets.raw.layout import SEAL, Entry, partition_path, read_entry
 from gads_assets.raw.sink import RawSink
-from gads_assets.raw.storage import on_disk, without_login
+from gads_assets.raw.storage import on_disk
+from gads_assets.raw.walking import all_below, answering, details_of_all, entries_of, is_customer, is_day
 
 GRACE: Final = timedelta(hours=24)
 """Well above what an extraction may last: what has not changed for so long has no writer any more."""
@@ -83,14 +80,14 @@ def find_orphans(sink: RawSink, *, now: datetime) -> Inventory:
     """Looks at the whole sink and changes nothing; a sink that was never written to is empty."""
     orphans: list[Orphan] = []
     foreign: list[str] = []
-    with _answering(sink.root):
-        for source, is_directory in _names(sink.root):
-            customers = list(_names(sink.root / source)) if is_directory else []
+    with answering(sink.root):
+        for source, is_directory in entries_of(sink.root):
+            customers = list(entries_of(sink.root / source)) if is_directory else []
             if not customers:
                 foreign.append(source)
             for customer, is_folder in customers:
-                ours = is_folder and _is_customer(customer)
-                listed = list(_below(sink.root / source / customer)) if ours else []
+                ours = is_folder and is_customer(customer)
+                listed = list(all_below(sink.root / source / customer)) if ours else []
                 if not listed:
                     foreign.append(f"{source}/{customer}")
                 leftovers, not_ours = _sort_out(source, CustomerId(customer), listed)
@@ -112,7 +109,7 @@ def remove_orphans(
 
 def _settle(sink: RawSink, orphan: Orphan, *, now: datetime, grace: timedelta, dry_run: bool) -> Outcome | None:
     try:
-        with _answering(sink.root):
+        with answering(sink.root):
             found = _measured(sink, orphan, now)
         if found is None:
             return None
@@ -147,7 +144,7 @@ def _sort_out(
     for parts, is_directory in listed:
         if (len(parts) <= 2 and not is_directory) or parts[0] not in filled:
             foreign.add(parts)
-        elif len(parts) >= 2 and not _is_day(parts[1]):
+        elif len(parts) >= 2 and not is_day(parts[1]):
             foreign.add(parts[:2])
         elif len(parts) >= 3:
             ours = read_entry(parts[2])
@@ -187,7 +184,7 @@ def _measured(sink: RawSink, leftover: _Leftover, now: datetime) -> Orphan | Non
     """None when it is gone meanwhile: writers and other removals tidy up after themselves."""
     place = sink.root / partition_path(leftover.key) / _ENTRIES[leftover.kind].name_for(leftover.run_id)
     try:
-        listed = list(_listed(place))
+        listed = list(details_of_all(place))
         # Outside a disk, directories have no time of their own, or are none at all.
         changes = [
             datetime.fromtimestamp(found["mtime"], UTC) if on_disk(place) else place.fs.modified(found["name"])
@@ -205,72 +202,3 @@ def _measured(sink: RawSink, leftover: _Leftover, now: datetime) -> Orphan | Non
         age=max(now - max(changes), timedelta(0)),
         bytes=sum(found["size"] or 0 for found in listed if found["type"] != "directory"),
     )
-
-
-def _names(folder: UPath) -> Iterator[tuple[str, bool]]:
-    folder.fs.invalidate_cache(folder.path)
-    try:
-        listed = folder.fs.ls(folder.path, detail=True)
-    except FileNotFoundError:
-        return
-    for information in listed:
-        name, is_directory = information["name"].rstrip("/"), information["type"] == "directory"
-        if name != folder.path.rstrip("/"):
-            yield name.rpartition("/")[2], is_directory
-        elif not is_directory:
-            raise NotADirectoryError(f"{folder.path} is not a folder")
-
-
-def _below(folder: UPath) -> Iterator[tuple[tuple[str, ...], bool]]:
-    top = folder.path.rstrip("/") + "/"
-    for information in _listed(folder):
-        name = information["name"].rstrip("/")
-        if name.startswith(top):
-            yield tuple(name.removeprefix(top).split("/")), information["type"] == "directory"
-
-
-def _listed(path: UPath) -> Iterable[dict[str, Any]]:
-    """What fsspec knows about a path and all below it, in few requests; nothing if it is gone."""
-    path.fs.invalidate_cache(path.path)
-    if not on_disk(path):
-        found: dict[str, dict[str, Any]] = path.fs.find(path.path, withdirs=True, detail=True)
-        return found.values()
-    try:
-        return _walk(path.fs, path.fs.info(path.path))
-    except FileNotFoundError:
-        return ()
-
-
-def _walk(disk: LocalFileSystem, information: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """fsspec's own walk passes over folders that may not be read, and an orphan would then go unnoticed."""
-    yield information
-    if information["type"] == "directory":
-        with suppress(FileNotFoundError):
-            for inside in disk.ls(information["name"], detail=True):
-                yield from _walk(disk, inside)
-
-
-@contextmanager
-def _answering(root: UPath) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise RawSinkError(
-            f"the raw sink {without_login(str(root))} cannot be read ({error.strerror or error}); mend the storage or "
-            "its permissions, then run housekeeping again"
-        ) from error
-
-
-def _is_customer(name: str) -> bool:
-    try:
-        return parse_customer_id(name) == name
-    except PartitionKeyError:
-        return False
-
-
-def _is_day(name: str) -> bool:
-    try:
-        parse_logical_date(name)
-    except PartitionKeyError:
-        return False
-    return True
