@@ -13,15 +13,19 @@ run moves authority; "newer" is a higher run_seq, so a slow, older run never tak
 
 Two more changes raise the version without being attempts: a demotion that is finished turns success into failed, and
 the control plane, nobody else, returns failed to pending. A success never returns to pending.
+
+The warehouse's pointers carry versions too, and those never fall. Where the ledger was lost or restored, the control
+plane adopts a partition: it logs its pointer's version as a floor, and the next verdict makes the version above it.
 """
 
 import hashlib
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from enum import StrEnum
-from typing import assert_never
+from typing import Final, assert_never
 
 from gads_assets.domain.keys import PartitionKey, RunId, StageId
+from gads_assets.domain.manifest import RunManifest
 from gads_assets.errors import TransitionError
 
 
@@ -160,6 +164,21 @@ class UnjudgedRun:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Reconcilable:
+    """What the ledger has to say of a partition that has a state or a pointer.
+
+    `knows_pointer`: the run that the pointer names was accepted here, or judged above the pointer's version. Otherwise
+    the pointer is of a history that this ledger has lost, and nothing here speaks against what it shows.
+    `version_floor` is that of an adoption whose verdict is still to come.
+    """
+
+    state: PartitionState | None
+    is_being_withdrawn: bool
+    knows_pointer: bool
+    version_floor: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class LoadRecord:
     """The first complete load of a run under a schema version; later loads of the same leave it as it is."""
 
@@ -179,6 +198,25 @@ class DayRange:
 
     first: date
     last: date
+
+
+RESTORED: Final = "restored from its seal"
+"""In place of a Dagster run: nobody knows any more which one it was."""
+
+
+def extraction_from_seal(manifest: RunManifest) -> ExtractionAttempt:
+    """What the ledger would hold of a sealed run, if it had not been lost."""
+    return ExtractionAttempt(
+        key=manifest.key,
+        run_id=manifest.run_id,
+        run_seq=manifest.run_seq,
+        outcome=ExtractionOutcome.SEALED,
+        error_class=None,
+        error_message=None,
+        started_at=manifest.extraction_started_at,
+        finished_at=manifest.extraction_finished_at,
+        dagster_run_id=RESTORED,
+    )
 
 
 def validation_id(run_id: RunId, root_dagster_run_id: str) -> str:
@@ -236,9 +274,16 @@ def _standing(state: PartitionState | None, judgement: Judgement) -> _Standing:
 
 
 def state_after(
-    state: PartitionState | None, *, key: PartitionKey, judgement: Judgement, decision: Decision, now: datetime
+    state: PartitionState | None,
+    *,
+    key: PartitionKey,
+    judgement: Judgement,
+    decision: Decision,
+    now: datetime,
+    version_floor: int = 0,
 ) -> PartitionState:
-    """The row to write: one attempt and one version more than `state`."""
+    """The row to write: one attempt more than `state`, and the version after its own, or after the floor of an adoption
+    that it has not passed yet."""
     before = state or PartitionState(
         key=key,
         status=PartitionStatus.PENDING,
@@ -257,7 +302,7 @@ def state_after(
         error_message=_error_after(before, judgement, decision),
         updated_at=now,
         attempt_count=before.attempt_count + 1,
-        version=before.version + 1,
+        version=max(before.version, version_floor) + 1,
     )
     if not decision.moves_authority:
         return counted

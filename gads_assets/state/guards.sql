@@ -31,15 +31,24 @@ CREATE FUNCTION guard_partition_state() RETURNS trigger LANGUAGE plpgsql SET sea
 DECLARE
     is_counted boolean := NEW.attempt_count IS DISTINCT FROM OLD.attempt_count;
     is_moved boolean := NEW.current_run_id IS DISTINCT FROM OLD.current_run_id;
+    next_version bigint := coalesce(OLD.version, 0) + 1;
     rule text;
 BEGIN
+    -- A verdict on a partition that was adopted goes above the floor: a pointer of the warehouse carries that version.
+    IF is_counted AND NEW.version > next_version THEN
+        SELECT greatest(next_version, max(adopted.version_floor) + 1) INTO next_version FROM override_log AS adopted
+        WHERE (adopted.source, adopted.customer_id, adopted.query_name, adopted.logical_date)
+                = (NEW.source, NEW.customer_id, NEW.query_name, NEW.logical_date)
+            AND adopted.action = 'adopt';
+    END IF;
     IF TG_OP = 'DELETE' THEN
         rule := 'a state row is never deleted';
     ELSIF TG_OP = 'INSERT' THEN
         IF NEW.status = 'pending' THEN
             rule := 'a partition is pending without a row; its first row is a verdict';
-        ELSIF NEW.version <> 1 OR NEW.attempt_count <> 1 THEN
-            rule := format('a first verdict is attempt 1 at version 1, not %s at %s', NEW.attempt_count, NEW.version);
+        ELSIF NEW.version <> next_version OR NEW.attempt_count <> 1 THEN
+            rule := format('a first verdict is attempt 1 at version %s, not %s at %s',
+                next_version, NEW.attempt_count, NEW.version);
         ELSIF NEW.status = 'failed'
                 AND num_nonnulls(NEW.current_run_id, NEW.schema_version, NEW.record_count) > 0 THEN
             rule := 'only a success moves current_run_id';
@@ -47,8 +56,8 @@ BEGIN
     ELSIF (NEW.source, NEW.customer_id, NEW.query_name, NEW.logical_date)
             IS DISTINCT FROM (OLD.source, OLD.customer_id, OLD.query_name, OLD.logical_date) THEN
         rule := 'a state row keeps its key';
-    ELSIF NEW.version <> OLD.version + 1 THEN
-        rule := format('version rises by exactly one, not from %s to %s', OLD.version, NEW.version);
+    ELSIF NEW.version <> next_version THEN
+        rule := format('version rises from %s to exactly %s, not to %s', OLD.version, next_version, NEW.version);
     ELSIF NEW.attempt_count < OLD.attempt_count THEN
         rule := 'attempt_count never falls';
     ELSIF NEW.attempt_count > OLD.attempt_count + 1 THEN

@@ -33,7 +33,7 @@ from gads_assets.state.rows import (
     state_from_row,
     value_row,
 )
-from gads_assets.state.tables import demotion, partition_attempt, partition_state
+from gads_assets.state.tables import demotion, override_log, partition_attempt, partition_state
 
 # Locked in key order, so that two validators with overlapping batches queue instead of deadlocking.
 _LOCK_STATES = select_by_keys(partition_state).with_for_update(of=partition_state)
@@ -43,17 +43,24 @@ _INSERT_STATES = text("""
     SELECT * FROM jsonb_populate_recordset(NULL::partition_state, CAST(:rows AS jsonb)) ON CONFLICT DO NOTHING
 """)
 
-# Compare and swap on the version that was read.
+# Compare and swap on the version that was read, which travels with the row.
 _UPDATE_STATES = text("""
     UPDATE partition_state AS s
     SET status = n.status, current_run_id = n.current_run_id, current_run_seq = n.current_run_seq,
         schema_version = n.schema_version, record_count = n.record_count, error_message = n.error_message,
         attempt_count = n.attempt_count, updated_at = n.updated_at, version = n.version
-    FROM jsonb_populate_recordset(NULL::partition_state, CAST(:rows AS jsonb)) AS n
+    FROM jsonb_array_elements(CAST(:rows AS jsonb)) AS r
+        CROSS JOIN jsonb_populate_record(NULL::partition_state, r) AS n
     WHERE (s.source, s.customer_id, s.query_name, s.logical_date)
             = (n.source, n.customer_id, n.query_name, n.logical_date)
-        AND s.version = n.version - 1
+        AND s.version = CAST(r ->> 'version_read' AS bigint)
 """)
+
+_FLOORS = (
+    select_by_keys(override_log, "version_floor")
+    .where(override_log.c.action == "adopt")
+    .order_by(override_log.c.version_floor)
+)
 
 _RECORDED_ATTEMPTS = select(partition_attempt).where(
     partition_attempt.c.validation_id == any_(bindparam("validation_ids", type_=ARRAY(Text)))
@@ -124,14 +131,22 @@ def record_judgements(
     # Read after the lock: before it, another process may be about to record the same validation.
     attempts = _recorded_attempts(connection, judgements)
     repeated = set(attempts)
+    floors = _version_floors(connection, (key for key, _ in judgements))
     for batch in _one_per_key(judgements, without=repeated):
         decided = [(key, judgement, decide(states.get(key), judgement)) for key, judgement in batch]
         after = {
-            key: state_after(states.get(key), key=key, judgement=judgement, decision=decision, now=now)
+            key: state_after(
+                states.get(key),
+                key=key,
+                judgement=judgement,
+                decision=decision,
+                now=now,
+                version_floor=floors.get(key, 0),
+            )
             for key, judgement, decision in decided
         }
         _insert_states(connection, [state for key, state in after.items() if key not in states])
-        _update_states(connection, [state for key, state in after.items() if key in states])
+        _update_states(connection, [(states[key], state) for key, state in after.items() if key in states])
         rows = [
             {
                 **_attempt_row(after[key], judgement, decision),
@@ -167,7 +182,7 @@ def finish_demotion(connection: Connection, intent: DemotionIntent, *, now: date
         return before
     after = state_after_demotion(before, still_open, now=now)
     if after != before:
-        _update_states(connection, [after])
+        _update_states(connection, [(before, after)])
     connection.execute(_CLOSE_DEMOTION, key_row(intent.key))
     return after
 
@@ -264,12 +279,20 @@ def _insert_states(connection: Connection, states: Sequence[PartitionState]) -> 
         raise LostRaceError
 
 
-def _update_states(connection: Connection, states: Sequence[PartitionState]) -> None:
-    if not states:
+def _update_states(connection: Connection, changes: Sequence[tuple[PartitionState, PartitionState]]) -> None:
+    """Each from the first of two to the second."""
+    if not changes:
         return
-    updated = connection.execute(_UPDATE_STATES, {"rows": rows_json(map(value_row, states))})
-    if updated.rowcount != len(states):
+    rows = [{**value_row(after), "version_read": before.version} for before, after in changes]
+    updated = connection.execute(_UPDATE_STATES, {"rows": rows_json(rows)})
+    if updated.rowcount != len(changes):
         raise TransitionError("a partition state changed although it was locked; somebody disabled the locks")
+
+
+def _version_floors(connection: Connection, keys: Iterable[PartitionKey]) -> dict[PartitionKey, int]:
+    """The highest that a partition was adopted with."""
+    rows = connection.execute(_FLOORS, {"keys": keys_json(keys)}).mappings()
+    return {key_from_row(row): row["version_floor"] for row in rows}
 
 
 def _recorded_attempts(

@@ -1,15 +1,17 @@
-"""What happens inside the transaction in which the control plane overrides a verdict."""
+"""What happens inside the transaction in which the control plane overrides a verdict, or adopts a pointer."""
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, exists, text
 
 from gads_assets.domain.keys import PartitionKey
+from gads_assets.domain.pointer import Pointer
 from gads_assets.domain.state import PartitionState, state_returned_to_pending
 from gads_assets.errors import TransitionError
 from gads_assets.state.judging import lock_states
-from gads_assets.state.rows import key_row, rows_json, value_row
+from gads_assets.state.rows import key_from_row, key_row, keys_json, rows_json, select_by_keys, value_row
+from gads_assets.state.tables import KEY_COLUMNS, override_log, partition_state
 
 _LOG_OVERRIDES = text("""
     INSERT INTO override_log
@@ -25,6 +27,30 @@ _RETURN_TO_PENDING = text("""
             = (n.source, n.customer_id, n.query_name, n.logical_date)
         AND s.version = n.version - 1 AND s.status = 'failed'
 """)
+
+# What a partition's version has passed needs no floor, and one that is logged is not logged again.
+_LOG_ADOPTIONS = text("""
+    INSERT INTO override_log
+    SELECT n.* FROM jsonb_populate_recordset(NULL::override_log, CAST(:rows AS jsonb)) AS n
+    WHERE NOT EXISTS (
+        SELECT FROM partition_state AS s
+        WHERE (s.source, s.customer_id, s.query_name, s.logical_date)
+                = (n.source, n.customer_id, n.query_name, n.logical_date)
+            AND s.version > n.version_floor)
+    ON CONFLICT ON CONSTRAINT override_log_version_floor DO NOTHING
+""")
+
+_OPEN_ADOPTIONS = (
+    select_by_keys(override_log, "version_floor")
+    .where(
+        override_log.c.action == "adopt",
+        ~exists().where(
+            *(partition_state.c[name] == override_log.c[name] for name in KEY_COLUMNS),
+            partition_state.c.version > override_log.c.version_floor,
+        ),
+    )
+    .order_by(override_log.c.version_floor)
+)
 
 
 def return_to_pending(
@@ -56,3 +82,35 @@ def return_to_pending(
     if changed.rowcount != len(after):
         raise TransitionError("a partition state changed although it was locked; somebody disabled the locks")
     return after
+
+
+def adopt(
+    connection: Connection,
+    pointers: Iterable[Pointer],
+    *,
+    actor: str,
+    reason: str,
+    now: datetime,
+    new_override_id: Callable[[], str],
+) -> dict[PartitionKey, int]:
+    by_key = {pointer.key: pointer for pointer in sorted(pointers, key=lambda pointer: (pointer.key, pointer.order))}
+    adoptions = [
+        {
+            "override_id": new_override_id(),
+            "action": "adopt",
+            **key_row(pointer.key),
+            "actor": actor,
+            "reason": reason,
+            "logged_at": now,
+            "version_floor": pointer.state_version,
+            "run_id": pointer.run_id,
+        }
+        for pointer in by_key.values()
+    ]
+    connection.execute(_LOG_ADOPTIONS, {"rows": rows_json(adoptions)})
+    return open_adoptions(connection, by_key)
+
+
+def open_adoptions(connection: Connection, keys: Iterable[PartitionKey]) -> dict[PartitionKey, int]:
+    rows = connection.execute(_OPEN_ADOPTIONS, {"keys": keys_json(keys)}).mappings()
+    return {key_from_row(row): row["version_floor"] for row in rows}

@@ -8,6 +8,7 @@ from sqlalchemy import ARRAY, Engine, Text, any_, bindparam, exists, select, tex
 
 from gads_assets.domain.expectations import Surroundings
 from gads_assets.domain.keys import CustomerId, PartitionKey, RunId
+from gads_assets.domain.pointer import Pointer
 from gads_assets.domain.readiness import Readiness, ReadyPartition, asked_partitions, tell_ready
 from gads_assets.domain.reconciling import LedgerEntry
 from gads_assets.domain.rescheduling import DuePartition, RetryPolicy
@@ -20,11 +21,13 @@ from gads_assets.domain.state import (
     LoadRecord,
     PartitionState,
     PartitionStatus,
+    Reconcilable,
 )
 from gads_assets.errors import StateStoreError
 from gads_assets.state.connection import transaction
 from gads_assets.state.judging import LostRaceError, RecordedJudgement, finish_demotion, open_intents, record_judgements
-from gads_assets.state.overriding import return_to_pending
+from gads_assets.state.overriding import adopt, open_adoptions, return_to_pending
+from gads_assets.state.reconcilable import read_reconcilable
 from gads_assets.state.rescheduling import read_due
 from gads_assets.state.rows import (
     demotion_from_row,
@@ -73,6 +76,13 @@ _ACCEPTED = (
 _DEMOTIONS = select(demotion).order_by(*key_order(demotion))
 
 _ALLOCATE_RUN_SEQS = text("SELECT nextval('run_seq') FROM generate_series(1, :count)")
+
+_TAKE_RUN_SEQS = text("SELECT max(nextval('run_seq')) FROM generate_series(1, :count)")
+
+_NUMBERS_AT_ONCE = 1_000_000
+
+_MOST_NUMBERS = 100_000_000
+"""Above what is ever extracted between two backups, or before the first; taking so many lasts a minute."""
 
 _INSERT_EXTRACTIONS = text("""
     INSERT INTO extraction_attempt
@@ -164,6 +174,37 @@ class StateStore:
                 connection, keys, actor=actor, reason=reason, now=now, new_override_id=new_override_id
             )
 
+    def adopt(
+        self,
+        pointers: Iterable[Pointer],
+        *,
+        actor: str,
+        reason: str,
+        now: datetime,
+        new_override_id: Callable[[], str],
+    ) -> dict[PartitionKey, int]:
+        """The control plane's, as operator: logs that these partitions go on above the versions of their pointers.
+
+        No state changes by it: the next verdict on such a partition makes the version above its floor, whatever the
+        state's own was. Returns the floors of those whose verdict is still to come, also from earlier calls; what is
+        logged already, or passed, is not logged again.
+        """
+        with transaction(self._engine) as connection:
+            return adopt(connection, pointers, actor=actor, reason=reason, now=now, new_override_id=new_override_id)
+
+    def open_adoptions(self, keys: Iterable[PartitionKey]) -> dict[PartitionKey, int]:
+        """The floors of those whose verdict is still to come."""
+        with transaction(self._engine) as connection:
+            return open_adoptions(connection, keys)
+
+    def reconcilable(
+        self, query_name: str, pointers: Iterable[Pointer], *, source: str = "google_ads"
+    ) -> dict[PartitionKey, Reconcilable]:
+        """Every partition of a query that has a state or one of these pointers, in key order; at one moment. Pointers
+        are of this query, one a partition: its current one, whatever its status."""
+        with transaction(self._engine) as connection:
+            return read_reconcilable(connection, source=source, query_name=query_name, pointers=pointers)
+
     def open_demotions(self, keys: Iterable[PartitionKey] | None = None) -> list[DemotionIntent]:
         """In key order; None means all."""
         with transaction(self._engine) as connection:
@@ -239,6 +280,21 @@ class StateStore:
         """Rising, and never given twice; an unused number leaves a gap."""
         with transaction(self._engine) as connection:
             return sorted(connection.execute(_ALLOCATE_RUN_SEQS, {"count": count}).scalars())
+
+    def raise_run_seq(self, to: int) -> None:
+        """Every number given afterwards is above this one, as they must be after a restore for new runs to win.
+
+        By taking numbers until there: that cannot lower the sequence, whoever else takes or raises at the same time.
+        """
+        [taken] = self.allocate_run_seqs(1)
+        if to - taken > _MOST_NUMBERS:
+            raise StateStoreError(
+                f"a run has the number {to}, and the database has come to {taken}: no history is that long; find that "
+                "run by its metadata.json, and move it out of the raw sink"
+            )
+        while taken < to:
+            with transaction(self._engine) as connection:
+                taken = connection.execute(_TAKE_RUN_SEQS, {"count": min(to - taken, _NUMBERS_AT_ONCE)}).scalar_one()
 
     def record_extractions(self, attempts: Iterable[ExtractionAttempt]) -> None:
         """Touches no partition state; a run that is recorded already stays as it was written."""

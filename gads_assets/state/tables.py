@@ -204,14 +204,25 @@ override_log = Table(
     Column("reason", Text, nullable=False),
     Column("state_version", BigInteger),
     Column("logged_at", DateTime(timezone=True), nullable=False),
+    Column("version_floor", BigInteger),
+    Column("run_id", Text),
     PrimaryKeyConstraint("override_id"),
     UniqueConstraint(*KEY_COLUMNS, "state_version", name="override_log_state_version"),
+    UniqueConstraint(*KEY_COLUMNS, "version_floor", name="override_log_version_floor"),
     *_key_checks(),
     _check("override_id", f"override_id ~ {_ULID}"),
-    _check("action", "action IN ('retry', 'revalidate', 'terminal', 'clear', 'backfill')"),
+    _check("action", "action IN ('retry', 'revalidate', 'terminal', 'clear', 'backfill', 'adopt')"),
     _check("actor", "btrim(actor) <> ''"),
     _check("reason", "btrim(reason) <> ''"),
     _check("state_version", "state_version >= 1"),
+    # Far above any count of changes, and far below where the versions that follow would run out of numbers.
+    _check("version_floor", "version_floor BETWEEN 1 AND 1000000000000000"),
+    _check("run_id", f"run_id ~ {_ULID}"),
+    _check(
+        "adoption",
+        "num_nonnulls(version_floor, run_id) = CASE action WHEN 'adopt' THEN 2 ELSE 0 END "
+        "AND (action <> 'adopt' OR state_version IS NULL)",
+    ),
 )
 
 retry_schedule = Table(

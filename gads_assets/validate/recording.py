@@ -9,7 +9,14 @@ from pyspark.sql import SparkSession
 from gads_assets.catalog.specification import Catalog
 from gads_assets.domain.expectations import Surroundings
 from gads_assets.domain.keys import PartitionKey, RunId
-from gads_assets.domain.state import AttemptOutcome, DemotionIntent, ExtractionOutcome, Judgement, validation_id
+from gads_assets.domain.state import (
+    AttemptOutcome,
+    DemotionIntent,
+    ExtractionOutcome,
+    Judgement,
+    PartitionState,
+    validation_id,
+)
 from gads_assets.domain.verdict import Finding, reject_altered
 from gads_assets.errors import BrokenSealError, GadsError, RawSinkError, RunNotFoundError, UnreadableRunError
 from gads_assets.raw.sink import RawSink
@@ -75,8 +82,8 @@ class Validator:
 
         The run that this Dagster run sealed is taken first, then the authority, then the newest sealed one. With
         `only_unjudged` it is the run that readers see, if it was never judged here, so that no other's verdict can
-        take it from them; then the newest sealed, never judged one that is newer than the authority. A withdrawal that
-        a crash left open is finished before anything else.
+        take it from them; then the newest sealed, never judged one that is newer than the authority; then, of a
+        partition that was adopted, the authority. A withdrawal that a crash left open is finished before anything else.
         """
         unfinished = self.finish_demotions(self.store.open_demotions(keys))
         choose = self._unjudged_candidates if only_unjudged else self._candidates
@@ -165,27 +172,46 @@ class Validator:
     def _unjudged_candidates(
         self, keys: Sequence[PartitionKey], dagster_run_id: str
     ) -> tuple[dict[PartitionKey, _Candidate], dict[PartitionKey, str]]:
-        judged_here = self.records.judgements(dagster_run_id, keys)
-        judged = self.records.judged_runs(keys)
-        shown = {key: run_id for key, run_id in self.shown(keys).items() if (key, run_id) not in judged}
-        waiting = self.records.unjudged_of(keys)
-        # A step that is repeated judges what it judged before, which is not unjudged any more.
+        states, adopted = self.store.states(keys), self.store.open_adoptions(keys)
         chosen = {
-            **{key: run.run_id for key, run in waiting.items()},
-            **shown,
-            **{key: judgement.run_id for key, judgement in judged_here.items()},
+            # What was adopted needs a verdict, even if nothing of it is new.
+            **{key: states[key].current_run_id for key in adopted if key in states},
+            **{key: run.run_id for key, run in self.records.unjudged_of(keys).items()},
+            **self._shown_without_verdict(keys, adopted),
+            # A step that is repeated judges what it judged before, which is not unjudged any more.
+            **{key: judged.run_id for key, judged in self.records.judgements(dagster_run_id, keys).items()},
         }
         run_seqs = self.records.run_seqs(chosen)
         candidates: dict[PartitionKey, _Candidate] = {}
-        unjudged = {key: "no sealed run of it waits for a verdict" for key in keys if key not in chosen}
-        for key, run_id in chosen.items():
+        unjudged: dict[PartitionKey, str] = {}
+        for key in keys:
+            run_id = chosen.get(key)
+            if run_id is None:
+                unjudged[key] = "no sealed run of it waits for a verdict"
+                continue
             try:
                 run_seq = run_seqs.get((key, run_id)) or self.sink.manifest(key, run_id).run_seq
             except RawSinkError as error:
                 unjudged[key] = str(error)
             else:
-                candidates[key] = _Candidate(run_id=run_id, run_seq=run_seq)
+                candidates[key] = _Candidate(
+                    run_id=run_id,
+                    run_seq=run_seq,
+                    schema_version=_known_schema_version(states.get(key), run_id),
+                )
         return candidates, unjudged
+
+    def _shown_without_verdict(
+        self, keys: Sequence[PartitionKey], adopted: Collection[PartitionKey]
+    ) -> dict[PartitionKey, RunId]:
+        """Runs that readers see and nobody accepted here. One that was rejected is judged again only if it was adopted:
+        then it was accepted since, in a history that is lost."""
+        accepted, judged = self.store.accepted_contents(keys), self.records.judged_runs(keys)
+        return {
+            key: run_id
+            for key, run_id in self.shown(keys).items()
+            if (key, run_id) not in accepted and (key in adopted or (key, run_id) not in judged)
+        }
 
     def _surroundings(self, keys: Collection[PartitionKey]) -> Surroundings:
         policies = self.catalog.spend_policies
@@ -234,6 +260,10 @@ class Validator:
             spend_micros=verdict.spend.micros if verdict.spend else None,
             comparable_spend_micros=verdict.spend.comparable_micros if verdict.spend else None,
         )
+
+
+def _known_schema_version(state: PartitionState | None, run_id: RunId) -> str | None:
+    return state.schema_version if state and state.current_run_id == run_id else None
 
 
 def _differences(candidate: _Candidate, run: JudgedRun, accepted: AcceptedContent | None) -> list[str]:

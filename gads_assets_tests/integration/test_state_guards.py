@@ -72,11 +72,20 @@ def demotion(run: str, version: int, validation: str) -> str:
     return f"INSERT INTO demotion VALUES ({KEY}, '{run}', {version}, '{validation}', 'bad', now())"
 
 
-def override(action: str, version: int | None) -> str:
+def override(action: str, version: int | None, *, floor: int | None = None, run: str | None = None) -> str:
+    named = f"'{run}'" if run else "NULL"
     return (
         f"INSERT INTO override_log VALUES ('01HZ0000000000000000000009', '{action}', {KEY}, 'me', 'why', "
-        f"{version or 'NULL'}, now())"
+        f"{version or 'NULL'}, now(), {floor or 'NULL'}, {named})"
     )
+
+
+def adoption(floor: int) -> str:
+    return override("adopt", None, floor=floor, run=RUN)
+
+
+def to_version(version: int, what: str = "updated_at = now()") -> str:
+    return f"UPDATE partition_state SET version = {version}, attempt_count = attempt_count + 1, {what}"
 
 
 def loaded(*, run: str = RUN, schema: str = "1", rows: int = 3, digest: str = "digest") -> str:
@@ -181,14 +190,10 @@ FORBIDDEN = [
     forbidden(succeeded, "DELETE FROM partition_state", rule="a state row is never deleted"),
     forbidden(succeeded, change("query_name = 'ad_group'"), rule="a state row keeps its key"),
     forbidden(
-        succeeded, "UPDATE partition_state SET record_count = 4", rule="version rises by exactly one, not from 2 to 2"
+        succeeded, "UPDATE partition_state SET record_count = 4", rule="version rises from 2 to exactly 3, not to 2"
     ),
-    forbidden(
-        succeeded, "UPDATE partition_state SET version = 4", rule="version rises by exactly one, not from 2 to 4"
-    ),
-    forbidden(
-        succeeded, "UPDATE partition_state SET version = 1", rule="version rises by exactly one, not from 2 to 1"
-    ),
+    forbidden(succeeded, "UPDATE partition_state SET version = 4", rule="version rises from 2 to exactly 3, not to 4"),
+    forbidden(succeeded, "UPDATE partition_state SET version = 1", rule="version rises from 2 to exactly 3, not to 1"),
     forbidden(succeeded, change("attempt_count = 1"), rule="attempt_count never falls"),
     forbidden(succeeded, change("attempt_count = 4"), rule="a verdict is one attempt"),
     forbidden(succeeded, change("updated_at = now()"), rule="a state changes by a verdict, which is counted"),
@@ -197,6 +202,61 @@ FORBIDDEN = [
     forbidden(demoted, change(PASSING), rule="a state changes by a verdict, which is counted"),
     forbidden(returned, change(PASSING), rule="a state changes by a verdict, which is counted"),
     forbidden(returned, change(FAILING), rule="a state changes by a verdict, which is counted"),
+    # Above the floor of an adoption: by exactly one, by a verdict, and once.
+    *(
+        forbidden(untouched, adoption(7), first(version=version), rule=f"at version 8, not 1 at {version}")
+        for version in (2, 7, 9)
+    ),
+    forbidden(untouched, adoption(7), first(version=8, attempts=2), rule="at version 8, not 2 at 8"),
+    forbidden(untouched, adoption(7), first(version=8), rule="attempt 1 is counted but not recorded"),
+    forbidden(untouched, override("clear", None), first(version=2), rule="at version 1, not 1 at 2"),
+    forbidden(succeeded, to_version(8), rule="version rises from 2 to exactly 3, not to 8"),
+    *(
+        forbidden(
+            succeeded, adoption(7), to_version(version), rule=f"version rises from 2 to exactly 8, not to {version}"
+        )
+        for version in (4, 7, 9)
+    ),
+    forbidden(
+        succeeded,
+        adoption(7),
+        "UPDATE partition_state SET version = 8, updated_at = now()",
+        rule="version rises from 2 to exactly 3, not to 8",
+    ),
+    forbidden(succeeded, adoption(7), "UPDATE partition_state SET version = 2, attempt_count = 3", rule="not to 2"),
+    forbidden(succeeded, adoption(1), to_version(4), rule="version rises from 2 to exactly 3, not to 4"),
+    forbidden(
+        succeeded, adoption(7).replace("2024-06-01", "2024-06-02"), to_version(8), rule="from 2 to exactly 3, not to 8"
+    ),
+    forbidden(
+        succeeded,
+        adoption(7),
+        to_version(8),
+        attempt("accepted", 3, 8),
+        to_version(10),
+        rule="version rises from 8 to exactly 9, not to 10",
+    ),
+    forbidden(
+        failed,
+        adoption(7),
+        override("retry", 8).replace("09'", "08'"),
+        f"UPDATE partition_state SET version = 8, {PENDING}",
+        rule="version rises from 1 to exactly 2, not to 8",
+    ),
+    forbidden(
+        demoting,
+        adoption(7),
+        f"UPDATE partition_state SET version = 8, {FINISHING}",
+        "DELETE FROM demotion",
+        rule="version rises from 3 to exactly 4, not to 8",
+    ),
+    forbidden(
+        untouched,
+        hiding("override_log"),
+        adoption(7),
+        first(version=8),
+        rule="a first verdict is attempt 1 at version 1, not 1 at 8",
+    ),
     # Authority.
     forbidden(demoted, verdict(NEWER), rule="only a success moves current_run_id"),
     forbidden(demoted, verdict("current_run_id = NULL, current_run_seq = NULL"), rule="only a success moves"),
@@ -483,6 +543,16 @@ def test_a_state_that_contradicts_itself_cannot_be_stored(engine: Engine, statem
         (override("retry", None).replace("'me'", "' '"), "override_log_actor_check"),
         (override("retry", None).replace("'why'", "''"), "override_log_reason_check"),
         (override("retry", None).replace("01HZ", "latest"), "override_log_override_id_check"),
+        (override("adopt", None), "override_log_adoption_check"),
+        (override("adopt", None, floor=7), "override_log_adoption_check"),
+        (override("adopt", None, run=RUN), "override_log_adoption_check"),
+        (override("adopt", 8, floor=7, run=RUN), "override_log_adoption_check"),
+        (override("retry", None, floor=7), "override_log_adoption_check"),
+        (override("clear", None, run=RUN), "override_log_adoption_check"),
+        (override("adopt", None, floor=7, run="latest"), "override_log_run_id_check"),
+        (adoption(-1), "override_log_version_floor_check"),
+        (adoption(10**16), "override_log_version_floor_check"),
+        (f"{adoption(7)}; {adoption(7).replace('09', '08')}", "override_log_version_floor"),
         (schedule(purpose="whim"), "retry_schedule_purpose_check"),
         (schedule(lease="'run', NULL"), "retry_schedule_lease_check"),
         (schedule(lease="NULL, now()"), "retry_schedule_lease_check"),

@@ -107,6 +107,7 @@ def test_only_the_validator_and_the_operator_may_write_state_and_only_the_extrac
     assert may("partition_state", "UPDATE") == {Role.VALIDATOR, Role.OPERATOR}
     assert may("partition_attempt", "INSERT") == {Role.VALIDATOR}
     assert may("load_record", "INSERT") == {Role.LOADER}
+    assert may("override_log", "INSERT") == {Role.OPERATOR}
     assert may("extraction_attempt", "INSERT") == {Role.EXTRACTOR}
     assert may("SEQUENCE run_seq", "USAGE", "UPDATE") == {Role.EXTRACTOR}
 
