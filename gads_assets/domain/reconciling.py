@@ -1,12 +1,11 @@
 """What the ledger and the pointers disagree about, partition by partition, and what makes them agree again."""
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from enum import StrEnum
 
-from gads_assets.domain.keys import PartitionKey, RunId
+from gads_assets.domain.keys import PartitionKey
 from gads_assets.domain.pointer import Pointer, PointerStatus
-from gads_assets.domain.state import PartitionState, PartitionStatus
+from gads_assets.domain.state import PartitionState, PartitionStatus, Reconcilable
 
 
 class Difference(StrEnum):
@@ -24,43 +23,31 @@ class Difference(StrEnum):
     keep what they see; to be adopted."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class LedgerEntry:
-    state: PartitionState
-    is_being_demoted: bool
-
-
 def compare(
-    ledger: Mapping[PartitionKey, LedgerEntry],
-    pointers: Mapping[PartitionKey, Pointer],
-    *,
-    accepted: Callable[[Collection[PartitionKey]], Collection[tuple[PartitionKey, RunId]]],
+    ledger: Mapping[PartitionKey, Reconcilable], pointers: Mapping[PartitionKey, Pointer]
 ) -> dict[PartitionKey, Difference]:
-    """In key order; partitions about which the two agree are left out. `accepted` tells which runs of some partitions
-    the ledger ever accepted: it takes away none that it does not know."""
-    found = {key: _difference(ledger.get(key), pointers.get(key)) for key in sorted({*ledger, *pointers})}
-    differences = {key: difference for key, difference in found.items() if difference}
-    doubtful = [key for key, difference in differences.items() if difference is Difference.NOT_WITHDRAWN]
-    known = set(accepted(doubtful)) if doubtful else set()
-    foreign = [key for key in doubtful if (key, pointers[key].run_id) not in known]
-    return differences | dict.fromkeys(foreign, Difference.ESTRANGED)
+    """Of every partition in the ledger, which has all that have a pointer; where the two agree it is left out."""
+    differences = {key: _difference(entry, pointers.get(key)) for key, entry in ledger.items()}
+    return {key: difference for key, difference in differences.items() if difference}
 
 
-def _difference(entry: LedgerEntry | None, pointer: Pointer | None) -> Difference | None:
-    if entry is None:
+def _difference(entry: Reconcilable, pointer: Pointer | None) -> Difference | None:
+    state = entry.state
+    if state is None or (pointer and _is_foreign(state, entry, pointer)):
         return Difference.ESTRANGED
-    if pointer and _is_foreign(entry, pointer):
-        return Difference.ESTRANGED
-    if entry.is_being_demoted:
+    if entry.is_being_withdrawn:
         return Difference.DEMOTED_HALF_WAY
     shown = (pointer.run_id, pointer.schema_version) if pointer and pointer.status is PointerStatus.ACTIVE else None
-    if entry.state.status is not PartitionStatus.SUCCESS:
-        return Difference.NOT_WITHDRAWN if shown else None
-    return None if shown == (entry.state.current_run_id, entry.state.schema_version) else Difference.NOT_LOADED
+    if state.status is PartitionStatus.SUCCESS:
+        return None if shown == (state.current_run_id, state.schema_version) else Difference.NOT_LOADED
+    if shown:
+        # What it does not know it does not take away.
+        return Difference.NOT_WITHDRAWN if entry.knows_pointer else Difference.ESTRANGED
+    return None
 
 
-def _is_foreign(entry: LedgerEntry, pointer: Pointer) -> bool:
+def _is_foreign(state: PartitionState, entry: Reconcilable, pointer: Pointer) -> bool:
     """It has a version that the ledger has not reached, or reached with another outcome."""
-    if pointer.state_version != entry.state.version or entry.is_being_demoted:
-        return pointer.state_version > entry.state.version
-    return (pointer.status is PointerStatus.ACTIVE) != (entry.state.status is PartitionStatus.SUCCESS)
+    if pointer.state_version != state.version or entry.is_being_withdrawn:
+        return pointer.state_version > state.version
+    return (pointer.status is PointerStatus.ACTIVE) != (state.status is PartitionStatus.SUCCESS)

@@ -32,7 +32,7 @@ class Reconciliation:
     to_load: Mapping[PartitionKey, str] = field(default_factory=dict)
     """A success that readers do not see, or that was shown and neither recorded nor reported."""
     to_judge: Mapping[PartitionKey, str] = field(default_factory=dict)
-    """Sealed, and never judged."""
+    """Sealed and never judged, or adopted and not judged since."""
     estranged: Collection[PartitionKey] = ()
     """From a history that the database lost: left alone, until somebody adopts it."""
 
@@ -54,13 +54,21 @@ def reconcile(
     withdrawn: list[PartitionKey] = []
     estranged: list[PartitionKey] = []
     to_load: dict[PartitionKey, str] = {}
+    adopted: dict[PartitionKey, str] = {}
     for query_name in catalog.queries:
         found = loader.compare(catalog.source, query_name)
         if due := found.with_difference(Difference.NOT_WITHDRAWN):
             withdrawn += due if dry_run else loader.sweep(catalog.source, query_name)
         estranged += found.with_difference(Difference.ESTRANGED)
         to_load |= {
-            key: f"version {found.ledger[key].state.version}" for key in found.with_difference(Difference.NOT_LOADED)
+            key: f"version {state.version}"
+            for key in found.with_difference(Difference.NOT_LOADED)
+            if (state := found.ledger[key].state)
+        }
+        adopted |= {
+            key: f"floor {floor}"
+            for key in found.with_difference(Difference.ESTRANGED)
+            if (floor := found.ledger[key].version_floor) is not None
         }
         to_load |= _unreported(here, instance, query_name, found, looks_back)
     records = here.records_as(Role.OPERATOR)
@@ -71,8 +79,8 @@ def reconcile(
         demoted=demoted,
         withdrawn=withdrawn,
         to_load={key: mark for key, mark in to_load.items() if judged_in.get(key) not in living},
-        to_judge={key: run.run_id for key, run in waiting.items() if run.dagster_run_id not in living},
-        estranged=estranged,
+        to_judge=adopted | {key: run.run_id for key, run in waiting.items() if run.dagster_run_id not in living},
+        estranged=[key for key in estranged if key not in adopted],
     )
 
 

@@ -10,7 +10,6 @@ from gads_assets.domain.expectations import Surroundings
 from gads_assets.domain.keys import CustomerId, PartitionKey, RunId
 from gads_assets.domain.pointer import Pointer
 from gads_assets.domain.readiness import Readiness, ReadyPartition, asked_partitions, tell_ready
-from gads_assets.domain.reconciling import LedgerEntry
 from gads_assets.domain.rescheduling import DuePartition, RetryPolicy
 from gads_assets.domain.state import (
     AttemptOutcome,
@@ -59,12 +58,6 @@ _READINESS = select(partition_state, _BEING_WITHDRAWN.label("demoted")).where(
     partition_state.c.query_name == bindparam("query_name"),
     partition_state.c.customer_id == any_(bindparam("customers", type_=ARRAY(Text))),
     partition_state.c.logical_date.between(bindparam("first"), bindparam("last")),
-)
-
-_LEDGER = (
-    select(partition_state, _BEING_WITHDRAWN.label("demoted"))
-    .where(partition_state.c.source == bindparam("source"), partition_state.c.query_name == bindparam("query_name"))
-    .order_by(*key_order(partition_state))
 )
 
 _ACCEPTED = (
@@ -255,13 +248,6 @@ class StateStore:
         with transaction(self._engine) as connection:
             rows = connection.execute(_PUBLISHABLE, {"keys": keys_json(keys)}).mappings()
             return [state_from_row(row) for row in rows]
-
-    def ledger(self, source: str, query_name: str) -> dict[PartitionKey, LedgerEntry]:
-        """Every partition of a query that was ever judged, in key order. One statement, so one moment."""
-        with transaction(self._engine) as connection:
-            rows = connection.execute(_LEDGER, {"source": source, "query_name": query_name}).mappings()
-            entries = (LedgerEntry(state=state_from_row(row), is_being_demoted=row["demoted"]) for row in rows)
-            return {entry.state.key: entry for entry in entries}
 
     def accepted_contents(self, keys: Iterable[PartitionKey]) -> dict[tuple[PartitionKey, RunId], AcceptedContent]:
         """By run, for every run of these keys that was ever accepted; its latest acceptance counts."""

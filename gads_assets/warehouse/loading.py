@@ -8,8 +8,8 @@ from typing import Final
 
 from gads_assets.domain.keys import PartitionKey, RunId
 from gads_assets.domain.pointer import Authority, Pointer, PointerStatus
-from gads_assets.domain.reconciling import Difference, LedgerEntry, compare
-from gads_assets.domain.state import DemotionIntent, LoadRecord, PartitionState
+from gads_assets.domain.reconciling import Difference, compare
+from gads_assets.domain.state import DemotionIntent, LoadRecord, PartitionState, Reconcilable
 from gads_assets.errors import PublishRefusedError
 from gads_assets.state.partition_states import AcceptedContent, StateStore
 from gads_assets.state.run_records import RunRecords
@@ -23,7 +23,7 @@ _NO_SUCCESS: Final = "state does not call it a success"
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    ledger: Mapping[PartitionKey, LedgerEntry]
+    ledger: Mapping[PartitionKey, Reconcilable]
     pointers: Mapping[PartitionKey, Pointer]
     differences: Mapping[PartitionKey, Difference]
 
@@ -87,9 +87,8 @@ class Loader:
         """Every partition of a query, as the ledger and the readers have it. What moves on between the two looks may
         seem to differ; making it agree once more changes nothing."""
         pointers = current_state(self.publisher.layout, query_name)
-        ledger = self.store.ledger(source, query_name)
-        differences = compare(ledger, pointers, accepted=self.store.accepted_contents)
-        return Standing(ledger=ledger, pointers=pointers, differences=differences)
+        ledger = self.store.reconcilable(query_name, pointers.values(), source=source)
+        return Standing(ledger=ledger, pointers=pointers, differences=compare(ledger, pointers))
 
     def sweep(self, source: str, query_name: str) -> list[PartitionKey]:
         """Hides, in one commit, what the ledger does not call a success any more; returns it."""
@@ -100,9 +99,10 @@ class Loader:
                     key=key,
                     run_id=found.pointers[key].run_id,
                     schema_version=found.pointers[key].schema_version,
-                    state_version=found.ledger[key].state.version,
+                    state_version=state.version,
                 )
                 for key in found.with_difference(Difference.NOT_WITHDRAWN)
+                if (state := found.ledger[key].state)
             ]
             self.publisher.withdraw(query_name, withdrawals)
         return [each.key for each in withdrawals]
