@@ -11,7 +11,7 @@ from gads_assets.state.rows import key_from_row, key_row, rows_json, state_from_
 
 # One statement, so one moment. What is asked of each partition is found by its key's index.
 _RECONCILABLE = text("""
-    SELECT source, customer_id, query_name, logical_date,
+    SELECT k.*,
         s.status, s.current_run_id, s.current_run_seq, s.schema_version, s.record_count, s.updated_at, s.error_message,
         s.attempt_count, s.version,
         EXISTS (
@@ -36,7 +36,7 @@ _RECONCILABLE = text("""
             source text, customer_id text, query_name text, logical_date date, run_id text, state_version bigint)
             USING (source, customer_id, query_name, logical_date)
         CROSS JOIN LATERAL (SELECT source, customer_id, query_name, logical_date) AS k
-    ORDER BY source, customer_id, query_name, logical_date
+    ORDER BY k.source, k.customer_id, k.query_name, k.logical_date
 """)
 
 

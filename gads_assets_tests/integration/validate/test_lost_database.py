@@ -1,0 +1,180 @@
+"""A database that is lost, or restored from an older backup, while the raw sink and the warehouse stay as they are."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gads_assets.domain.keys import PartitionKey
+from gads_assets.domain.manifest import RunManifest
+from gads_assets.domain.roles import Role
+from gads_assets.domain.state import AttemptOutcome, PartitionStatus, Reconcilable
+from gads_assets.errors import PublishRefusedError
+from gads_assets.extract.restoring import restore_extractions
+from gads_assets.warehouse.publishing import current_state
+from gads_assets_tests.integration.conftest import execute
+from gads_assets_tests.ledgers import NOW, new_override_id
+from gads_assets_tests.sealed_runs import key
+from gads_assets_tests.sites import Site
+
+DAY = key()
+
+
+@pytest.fixture
+def go_back(site: Site, postgres_url: str, _template: str) -> Callable[[str], None]:
+    """Puts a copy in the place of the test's database: a backup, or the template, which knows nothing."""
+
+    def go_back(copy: str) -> None:
+        execute(postgres_url, "DROP DATABASE test WITH (FORCE)")
+        execute(postgres_url, f"CREATE DATABASE test TEMPLATE {copy} STRATEGY file_copy")
+
+    return go_back
+
+
+@pytest.fixture
+def lose(go_back: Callable[[str], None], _template: str) -> Callable[[], None]:
+    return lambda: go_back(_template)
+
+
+@pytest.fixture
+def back_up(site: Site, postgres_url: str) -> Iterator[Callable[[], None]]:
+    def back_up() -> None:
+        for engine in site.here._engines.values():
+            engine.dispose()
+        execute(postgres_url, "CREATE DATABASE backup TEMPLATE test STRATEGY file_copy")
+
+    yield back_up
+    execute(postgres_url, "DROP DATABASE IF EXISTS backup WITH (FORCE)")
+
+
+def adopt(site: Site) -> dict[PartitionKey, int]:
+    """As an operator does it for all of a query, the sealed runs first."""
+    restore_extractions(site.here.sink, site.here.store_as(Role.EXTRACTOR), "google_ads")
+    return site.here.store_as(Role.OPERATOR).adopt(
+        current_state(site.here.layout, "campaign").values(),
+        actor="ana",
+        reason="restored from a backup",
+        now=NOW,
+        new_override_id=new_override_id,
+    )
+
+
+def reconcilable(site: Site) -> Reconcilable:
+    pointers = current_state(site.here.layout, "campaign").values()
+    return site.here.store_as(Role.OPERATOR).reconcilable("campaign", pointers)[DAY]
+
+
+def damage(site: Site, run: RunManifest) -> None:
+    for payload in site.here.sink.payload_uris(run):
+        Path(payload).unlink()
+
+
+@pytest.mark.parametrize("is_next_good", [True, False])
+def test_after_a_loss_what_is_shown_is_judged_first_and_stays_then_what_is_newer(
+    site: Site, lose: Callable[[], None], is_next_good: bool
+) -> None:
+    site.publish(DAY, run="first")
+    shown = site.publish(DAY, run="second")
+    waiting = site.extract(DAY, good=is_next_good, run="crashed")
+    lose()
+    known = reconcilable(site)
+    assert (known.state, known.knows_pointer, known.version_floor) == (None, False, None)
+
+    assert adopt(site) == {DAY: 2}
+    assert reconcilable(site).version_floor == 2
+    site.judge(DAY, run="reconciling", only_unjudged=True)
+
+    state = site.state(DAY)
+    assert (state.status, state.current_run_id, state.version) == (PartitionStatus.SUCCESS, shown.run_id, 3)
+    known = reconcilable(site)
+    assert (known.state, known.knows_pointer, known.version_floor) == (state, True, None)
+    assert site.here.loader.load([DAY]).plan.to_stage == ()
+    assert site.shown(DAY) == shown.run_id
+    assert adopt(site) == {}
+
+    site.judge(DAY, run="reconciling again", only_unjudged=True)
+    site.here.loader.load([DAY])
+    assert site.shown(DAY) == (waiting if is_next_good else shown).run_id
+    assert (site.state(DAY).status, site.state(DAY).version) == (PartitionStatus.SUCCESS, 4)
+
+
+def test_after_a_loss_new_runs_are_newer_than_those_that_were_lost(site: Site, lose: Callable[[], None]) -> None:
+    before = [site.publish(DAY, run=run) for run in ("first", "second")]
+    lose()
+    adopt(site)
+    site.judge(DAY, run="reconciling", only_unjudged=True)
+    new = site.publish(DAY, run="third")
+    assert new.run_seq > max(run.run_seq for run in before)
+
+
+def test_an_ordinary_run_takes_up_an_adoption_too(site: Site, lose: Callable[[], None]) -> None:
+    site.publish(DAY, run="first")
+    lose()
+    adopt(site)
+    site.publish(DAY, run="second")
+    assert site.state(DAY).version == 2
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_a_restored_database_comes_to_agree_with_what_was_published_since(
+    site: Site, go_back: Callable[[str], None], back_up: Callable[[], None], is_damaged: bool
+) -> None:
+    old = site.publish(DAY, run="first")
+    back_up()
+    site.publish(DAY, run="second")
+    shown = site.publish(DAY, run="third")
+    go_back("backup")
+    with pytest.raises(PublishRefusedError, match="newer state"):
+        site.here.loader.load([DAY])
+    known = reconcilable(site)
+    assert known.state == site.state(DAY)
+    assert (site.state(DAY).current_run_id, site.state(DAY).version) == (old.run_id, 1)
+    assert not known.knows_pointer
+    if is_damaged:
+        damage(site, shown)
+
+    assert adopt(site) == {DAY: 3}
+    validation = site.judge(DAY, run="reconciling", only_unjudged=True)
+
+    assert validation.judged[DAY].manifest == shown
+    assert site.state(DAY).version == 4
+    assert reconcilable(site).knows_pointer
+    site.here.loader.load([DAY])
+    assert site.shown(DAY) == site.state(DAY).current_run_id == (old if is_damaged else shown).run_id
+
+
+def test_rows_withdrawn_since_the_backup_stay_withdrawn(
+    site: Site, go_back: Callable[[str], None], back_up: Callable[[], None]
+) -> None:
+    run = site.publish(DAY, run="first")
+    back_up()
+    damage(site, run)
+    site.judge(DAY, run="revalidation")
+    assert site.shown(DAY) is None
+    go_back("backup")
+    with pytest.raises(PublishRefusedError, match="newer state"):
+        site.here.loader.load([DAY])
+
+    assert adopt(site) == {DAY: 2}
+    validation = site.judge(DAY, run="reconciling", only_unjudged=True)
+
+    assert validation.judged[DAY].recorded.outcome is AttemptOutcome.DEMOTED
+    assert (site.state(DAY).status, site.state(DAY).version) == (PartitionStatus.FAILED, 4)
+    assert site.shown(DAY) is None
+    assert adopt(site) == {}
+
+
+def test_a_run_that_is_shown_and_whose_seal_is_gone_keeps_its_rows_and_no_other_is_judged(
+    site: Site, lose: Callable[[], None]
+) -> None:
+    shown = site.publish(DAY, run="first")
+    site.extract(DAY, good=False, run="crashed")
+    (Path(site.here.sink.payload_uris(shown)[0]).parent / "metadata.json").unlink()
+    lose()
+    adopt(site)
+
+    validation = site.judge(DAY, run="reconciling", only_unjudged=True)
+
+    assert f"run {shown.run_id} of {DAY} has no seal" in validation.unjudged[DAY]
+    assert site.here.store_as(Role.CONSUMER).states([DAY]) == {}
+    assert site.shown(DAY) == shown.run_id
