@@ -8,6 +8,8 @@ from itertools import count
 from ulid import ULID
 
 from gads_assets.domain.keys import CustomerId, PartitionKey, RunId, StageId
+from gads_assets.domain.pointer import Pointer as TablePointer
+from gads_assets.domain.pointer import PointerStatus
 from gads_assets.domain.state import (
     DemotionIntent,
     ExtractionAttempt,
@@ -24,6 +26,7 @@ from gads_assets_tests.integration.state_model import (
     Extraction,
     Partition,
     Pointer,
+    adopted,
     check_promises,
     expected_rows,
     extracted,
@@ -157,6 +160,25 @@ class Ledger:
         if happened.is_committed:
             self.model |= {day: returned(self.model[day], at=at) for day in days}
 
+    def adopt(self, *days: date, above: int, crash: Crash | None = None) -> None:
+        """As if a pointer of each carried a version so far above the state's."""
+        floors = {day: max(self.model[day].version + above, 1) for day in days}
+        pointers = [self._pointer(day, version) for day, version in floors.items()]
+        happened = self.users.operator.attempt(
+            lambda store: store.adopt(
+                pointers, actor="somebody", reason="restored", now=_time(1), new_override_id=lambda: str(ULID())
+            ),
+            crash,
+        )
+        if happened.is_committed:
+            self.model |= {day: adopted(self.model[day], floor) for day, floor in floors.items()}
+        if happened.answer is not None:
+            to_come = {day: max(self.model[day].floors, default=0) for day in days}
+            expected = {
+                self._key(day): floor for day, floor in to_come.items() if floor and floor >= self.model[day].version
+            }
+            _require_equal(happened.answer, expected)
+
     def publishable(self) -> list[PartitionState]:
         return self.users.loader.store.publishable(map(self._key, DAYS))
 
@@ -191,6 +213,20 @@ class Ledger:
 
     def _key(self, day: date) -> PartitionKey:
         return PartitionKey(source="google_ads", customer_id=self.customer_id, query_name="campaign", logical_date=day)
+
+    def _pointer(self, day: date, version: int) -> TablePointer:
+        return TablePointer(
+            key=self._key(day),
+            run_id=RunId(f"{version:026d}"),
+            stage_id=StageId(self._stage()),
+            schema_version="1",
+            record_count=1,
+            content_digest="digest",
+            state_version=version,
+            stage_commit=1,
+            status=PointerStatus.ACTIVE,
+            loaded_at=_time(1),
+        )
 
     def _stage(self) -> str:
         return f"stage-{next(self._numbers):06d}"

@@ -59,6 +59,7 @@ class Partition:
     attempts: tuple[Attempt, ...] = ()
     demotion: Demotion | None = None
     overridden_versions: tuple[int, ...] = ()
+    floors: tuple[int, ...] = ()
     extractions: tuple[Extraction, ...] = ()
     loads: tuple[tuple[RunId, str], ...] = ()
     pointers: tuple[Pointer, ...] = ()
@@ -78,13 +79,14 @@ def judged(before: Partition, judgement: Judgement, *, at: int) -> Partition:
     if any(attempt.validation_id == judgement.validation_id for attempt in before.attempts):
         return before
     outcome = _outcome(before, judgement)
+    version = max(before.version, *before.floors, 0) + 1
     attempt = Attempt(
         validation_id=judgement.validation_id,
         run_id=judgement.run_id,
         outcome=outcome,
-        state_version=before.version + 1,
+        state_version=version,
     )
-    counted = replace(before, version=before.version + 1, changed_at=at, attempts=(*before.attempts, attempt))
+    counted = replace(before, version=version, changed_at=at, attempts=(*before.attempts, attempt))
     if outcome == "accepted":
         return replace(
             counted,
@@ -145,6 +147,13 @@ def returned(before: Partition, *, at: int) -> Partition:
     )
 
 
+def adopted(before: Partition, floor: int) -> Partition:
+    """Nothing but a record, once for each floor that is not passed yet."""
+    if floor < before.version or floor in before.floors:
+        return before
+    return replace(before, floors=tuple(sorted([*before.floors, floor])))
+
+
 def withdrawn(before: Partition, intent: DemotionIntent, *, stage: str) -> Partition:
     if before.pointers and max(before.pointers).state_version >= intent.state_version:
         return before
@@ -187,7 +196,11 @@ def expected_rows(model: Mapping[date, Partition]) -> Rows:
             rows["attempts"].append(of_day | {"attempt_number": number} | asdict(attempt))
         if partition.demotion:
             rows["demotions"].append(of_day | asdict(partition.demotion))
-        rows["overrides"] += [of_day | {"state_version": version} for version in partition.overridden_versions]
+        overrides: list[tuple[int | None, int | None]] = [(version, None) for version in partition.overridden_versions]
+        overrides += [(None, floor) for floor in partition.floors]
+        rows["overrides"] += [
+            of_day | {"state_version": version, "version_floor": floor} for version, floor in overrides
+        ]
         rows["extractions"] += [of_day | asdict(extraction) for extraction in partition.extractions]
         rows["loads"] += [of_day | {"run_id": run_id, "stage_id": stage} for run_id, stage in partition.loads]
     return rows
@@ -232,7 +245,7 @@ _STORED_ROWS = text(f"""
         'states', {_listed("partition_state", _STATE_COLUMNS, "version")},
         'attempts', {_listed("partition_attempt", _ATTEMPT_COLUMNS, "attempt_number")},
         'demotions', {_listed("demotion", "run_id, state_version, validation_id, error_message", "state_version")},
-        'overrides', {_listed("override_log", "state_version", "state_version")},
+        'overrides', {_listed("override_log", "state_version, version_floor", "state_version, version_floor")},
         'extractions', {_listed("extraction_attempt", "run_id, run_seq, outcome", "run_seq")},
         'loads', {_listed("load_record", "run_id, stage_id", "run_id")}
     )

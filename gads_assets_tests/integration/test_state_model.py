@@ -162,6 +162,10 @@ class Steps(RuleBasedStateMachine):
     def retry(self, days: tuple[date, ...], crash: Crash | None) -> None:
         self.ledger.retry(*days, crash=crash)
 
+    @rule(days=some_days, above=st.sampled_from([-1, 0, 1, 5]), crash=crashes)
+    def adopt(self, days: tuple[date, ...], above: int, crash: Crash | None) -> None:
+        self.ledger.adopt(*days, above=above, crash=crash)
+
     @precondition(lambda self: self._has(lambda partition: partition.is_ready))
     @rule(crash=crashes)
     def publish_at_once(self, crash: Crash | None) -> None:
@@ -372,6 +376,19 @@ def test_a_retry_whose_answer_was_lost_is_logged_once_and_refused_when_repeated(
     ledger.check()
     ledger.retry(DAY)
     assert (ledger.model[DAY].status, ledger.model[DAY].overridden_versions) == ("pending", (2,))
+
+
+def test_an_adoption_that_dies_before_its_commit_is_not_logged_and_one_unheard_is_logged_once(ledger: Ledger) -> None:
+    [run] = ledger.extract(DAY)
+    ledger.adopt(DAY, above=7, crash=Crash(moment=Moment.BEFORE_COMMIT, is_killed=True))
+    ledger.check()
+    for crash in (UNHEARD, None):
+        ledger.adopt(DAY, above=7, crash=crash)
+        ledger.check()
+    assert ledger.model[DAY].floors == (7,)
+    ledger.record(ledger.verdict(run, accepted=True), crash=Crash(moment=Moment.BEFORE_COMMIT))
+    ledger.record(ledger.verdict(run, accepted=True))
+    assert (ledger.model[DAY].status, ledger.model[DAY].version) == ("success", 8)
 
 
 @pytest.mark.parametrize("crash", [Crash(moment=Moment.BEFORE_COMMIT, is_killed=True), UNHEARD], ids=str)
