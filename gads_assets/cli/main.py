@@ -29,6 +29,7 @@ _COMMANDS = (
     ("quota", "gads_assets.cli.quota:quota", "Show how many of the day's API operations are used, and any pause."),
     ("ready", "gads_assets.cli.ready:ready", "List which customers' days are safe to read, and why not the others."),
     ("query", "gads_assets.cli.query:query", "Run a SELECT over the published tables."),
+    ("reconcile", "gads_assets.cli.reconcile:reconcile", "Make what readers see agree with the ledger again."),
     ("housekeeping", "gads_assets.cli.housekeeping:housekeeping", "Remove what no run and no reader needs any more."),
     ("emulator", "gads_assets.cli.emulator:emulator", "Serve an emulated Google Ads API on this machine."),
 )

@@ -14,6 +14,7 @@ from gads_assets.orchestration.customers import dagster_instance
 from gads_assets.orchestration.instance import dagster_environment
 from gads_assets.orchestration.keys import raw_key, table_key
 from gads_assets.orchestration.partitions import CUSTOMERS
+from gads_assets.orchestration.runs import step_failure
 from gads_assets.orchestration.workplace import Workplace
 
 
@@ -49,12 +50,7 @@ def failure_reasons(here: Workplace, *, since: datetime) -> list[str]:
     with dagster_instance(here) as instance:
         runs = instance.get_run_records(dg.RunsFilter(created_after=since), limit=1)
         entries = instance.all_logs(runs[0].dagster_run.run_id, dg.DagsterEventType.STEP_FAILURE) if runs else []
-    failures = [entry.get_dagster_event().step_failure_data for entry in entries]
-    return [
-        (failure.user_failure_data and failure.user_failure_data.description)
-        or (failure.error.message.strip() if failure.error else "a step failed")
-        for failure in failures
-    ]
+    return [step_failure(entry.get_dagster_event()) for entry in entries]
 
 
 def _in_dagster_order(here: Workplace, customers: set[str]) -> list[str]:

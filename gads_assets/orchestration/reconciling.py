@@ -3,9 +3,10 @@
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import dagster as dg
+from ulid import ULID
 
 from gads_assets.domain.keys import PartitionKey
 from gads_assets.domain.reconciling import Difference
@@ -15,6 +16,9 @@ from gads_assets.orchestration.keys import table_key
 from gads_assets.orchestration.presence import is_living
 from gads_assets.orchestration.workplace import Workplace
 from gads_assets.warehouse.loading import Standing
+
+if TYPE_CHECKING:
+    from gads_assets.extract.restoring import Restored
 
 _TIME_TO_REPORT: Final = timedelta(minutes=10)
 """From a swap until its load record and its event are there, unless they were lost."""
@@ -82,6 +86,29 @@ def reconcile(
         to_judge=adopted | {key: run.run_id for key, run in waiting.items() if run.dagster_run_id not in living},
         estranged=[key for key in estranged if key not in adopted],
     )
+
+
+def adopt(here: Workplace, *, actor: str, reason: str) -> "Restored":
+    """Makes a database that was lost, or restored from a backup, go on from what readers see.
+
+    Sealed runs are put on record again, and partitions from a history that the database lacks go on above the versions
+    of their pointers: by the verdict that `reconcile` asks for next. Until then readers see what they saw.
+    """
+    from gads_assets.extract.restoring import restore_extractions  # noqa: PLC0415
+
+    restored = restore_extractions(here.sink, here.store_as(Role.EXTRACTOR), here.catalog.source)
+    for query_name in here.catalog.queries:
+        found = here.loader.compare(here.catalog.source, query_name)
+        pointers = [found.pointers[key] for key in found.with_difference(Difference.ESTRANGED)]
+        if pointers:
+            here.store_as(Role.OPERATOR).adopt(
+                pointers,
+                actor=actor,
+                reason=reason,
+                now=datetime.now(UTC),
+                new_override_id=lambda: str(ULID()),
+            )
+    return restored
 
 
 def describe(found: Reconciliation) -> str:

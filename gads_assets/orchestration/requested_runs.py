@@ -95,6 +95,22 @@ def run_requests(
             yield _request(catalog, purpose, rectangle, following)
 
 
+def carry_out(
+    definitions: dg.Definitions, instance: dg.DagsterInstance, request: dg.RunRequest
+) -> dg.ExecuteInProcessResult:
+    """The run that the daemon would make of a request, in this process and without a word."""
+    job = definitions.resolve_implicit_global_asset_job_def().get_subset(
+        asset_selection=frozenset(request.asset_selection or ()),
+        asset_check_selection=frozenset(request.asset_check_keys or ()),
+    )
+    return job.execute_in_process(
+        instance=instance,
+        tags={**request.tags, _RUN_KEY: str(request.run_key)},
+        run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+        raise_on_error=False,
+    )
+
+
 def _request(catalog: Catalog, purpose: Purpose, rectangle: Rectangle, run_key: str) -> dg.RunRequest:
     query = rectangle.first.query_name
     raw, table = raw_key(catalog, query), table_key(catalog, query)

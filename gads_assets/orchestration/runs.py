@@ -70,3 +70,10 @@ def partition_failure(what: str, reasons: Mapping[PartitionKey, str], *, of: int
 def _first(texts: Sequence[str], separator: str) -> str:
     more = [f"and {len(texts) - _NAMED} more"] if len(texts) > _NAMED else []
     return separator.join([*texts[:_NAMED], *more])
+
+
+def step_failure(event: dg.DagsterEvent) -> str:
+    """What a failed step said, in one line where it was ours."""
+    failure = event.step_failure_data
+    said = failure.user_failure_data and failure.user_failure_data.description
+    return said or (failure.error.message.strip() if failure.error else "a step failed")

@@ -64,6 +64,7 @@ GRANTS: Final[Mapping[Role, Mapping[str, Privileges]]] = {
         "partition_attempt": _READ,
         "demotion": _READ,
         "extraction_attempt": _READ,
+        "override_log": _READ,
         "load_record": _APPEND,
     },
     Role.CONSUMER: {
