@@ -1,6 +1,6 @@
 """A raw sink, a ledger and a warehouse, wired as the product wires them; only the extractor's part is done by hand."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,13 +23,20 @@ class Site:
     here: Workplace
 
     def extract(
-        self, key: PartitionKey, *, good: bool = True, is_recorded: bool = True, run: str = "dagster-run"
+        self,
+        key: PartitionKey,
+        rows: Sequence[Mapping[str, object]] | None = None,
+        *,
+        good: bool = True,
+        is_recorded: bool = True,
+        run: str = "dagster-run",
+        schema_version: str = "1",
     ) -> RunManifest:
-        """A bad run has the same row twice."""
+        """Two rows, unless others are given; a bad run has the same one twice."""
         store = self.here.store_as(Role.EXTRACTOR)
         [run_seq] = store.allocate_run_seqs(1)
-        rows = [row(key, 1), row(key, 2 if good else 1)]
-        sealed = seal(self.here.sink, key, rows, run_seq=run_seq)
+        rows = [row(key, 1), row(key, 2 if good else 1)] if rows is None else rows
+        sealed = seal(self.here.sink, key, rows, run_seq=run_seq, schema_version=schema_version)
         if is_recorded:
             attempt = replace(extraction(), key=key, run_id=sealed.run_id, run_seq=run_seq, dagster_run_id=run)
             store.record_extractions([attempt])

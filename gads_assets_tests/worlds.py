@@ -67,6 +67,14 @@ class World:
         }
         return job.execute_in_process(instance=self.instance, tags={**partition, **(tags or {})}, raise_on_error=False)
 
+    def tick(self, sensor: str) -> tuple[list[dg.RunRequest], str | None]:
+        """What the daemon hears from a sensor: runs to launch, or why there are none."""
+        context = dg.build_sensor_context(
+            instance=self.instance, repository_def=self.definitions.get_repository_def(), sensor_name=sensor
+        )
+        ticked = self.definitions.resolve_sensor_def(sensor).evaluate_tick(context)
+        return list(ticked.run_requests or []), ticked.skip_message
+
     def status(self, label: str) -> PartitionStatus | None:
         state = self.here.store_as(Role.CONSUMER).states([key(label)]).get(key(label))
         return state.status if state else None

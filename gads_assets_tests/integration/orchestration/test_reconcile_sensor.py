@@ -29,12 +29,7 @@ class Agency:
     world: World
 
     def tick(self) -> tuple[list[dg.RunRequest], str | None]:
-        definitions = self.world.definitions
-        context = dg.build_sensor_context(
-            instance=self.world.instance, repository_def=definitions.get_repository_def(), sensor_name=SENSOR
-        )
-        ticked = definitions.resolve_sensor_def(SENSOR).evaluate_tick(context)
-        return list(ticked.run_requests or []), ticked.skip_message
+        return self.world.tick(SENSOR)
 
     def carry_out(self, request: dg.RunRequest) -> dg.ExecuteInProcessResult:
         """What the daemon makes of a request."""

@@ -37,12 +37,7 @@ class Agency:
     serve: Callable[[str], RunningEmulator]
 
     def tick(self) -> tuple[list[dg.RunRequest], str | None]:
-        definitions = self.world.definitions
-        context = dg.build_sensor_context(
-            instance=self.world.instance, repository_def=definitions.get_repository_def(), sensor_name=SENSOR
-        )
-        ticked = definitions.resolve_sensor_def(SENSOR).evaluate_tick(context)
-        return list(ticked.run_requests or []), ticked.skip_message
+        return self.world.tick(SENSOR)
 
     def covered(self, request: dg.RunRequest) -> set[PartitionKey]:
         order = [CustomerId(customer) for customer in self.world.instance.get_dynamic_partitions(CUSTOMERS)]
