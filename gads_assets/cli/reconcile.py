@@ -10,6 +10,7 @@ import typer
 from rich.progress import track
 
 from gads_assets.cli.output import JsonOption, messages, print_json, print_table
+from gads_assets.cli.setup import require_spark
 from gads_assets.domain.keys import PartitionKey
 from gads_assets.errors import WarehouseError
 from gads_assets.settings import read_settings
@@ -41,17 +42,22 @@ def reconcile(
     from gads_assets.orchestration.requested_runs import Purpose  # noqa: PLC0415
     from gads_assets.orchestration.workplace import Workplace  # noqa: PLC0415
 
-    with Workplace(read_settings(os.environ)) as here, dagster_instance(here) as instance:
+    settings = read_settings(os.environ)
+    if not dry_run:
+        require_spark(settings)
+    with Workplace(settings) as here, dagster_instance(here) as instance:
         if adopt and not dry_run:
-            restored = reconciling.adopt(here, actor=getpass.getuser(), reason="gads reconcile --adopt")
+            restored = reconciling.adopt(here, actor=_user(), reason="gads reconcile --adopt")
             messages.print(f"{restored.runs} sealed runs are on record", soft_wrap=True)
             for reason in restored.broken:
                 messages.print(f"left out: {reason}", soft_wrap=True, markup=False)
         first = found = reconciling.reconcile(here, instance, dry_run=dry_run)
         failures: list[str] = []
+        # Twice, since a run that is newer than the one that readers see is judged after it.
         for purpose in () if dry_run else (Purpose.JUDGE, Purpose.JUDGE, Purpose.LOAD):
-            failures += _run(here, instance, purpose, found.to_load if purpose is Purpose.LOAD else found.to_judge)
-            found = reconciling.reconcile(here, instance)
+            if marks := found.to_load if purpose is Purpose.LOAD else found.to_judge:
+                failures += _run(here, instance, purpose, marks)
+                found = reconciling.reconcile(here, instance)
     if as_json:
         print_json({"dry_run": dry_run, "found": _counts(first), "left": _counts(found)})
     else:
@@ -65,21 +71,24 @@ def reconcile(
     messages.print(reconciling.describe(found), soft_wrap=True, markup=False)
 
 
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid {os.getuid()}"
+
+
 def _run(
     here: "Workplace", instance: "dg.DagsterInstance", purpose: "Purpose", marks: Mapping[PartitionKey, str]
 ) -> list[str]:
     """Why some runs failed."""
-    if not marks:
-        return []
     from gads_assets.orchestration.code_location import code_location  # noqa: PLC0415
     from gads_assets.orchestration.requested_runs import carry_out, run_requests  # noqa: PLC0415
     from gads_assets.orchestration.resources import SparkResource  # noqa: PLC0415
     from gads_assets.orchestration.runs import step_failure  # noqa: PLC0415
 
     definitions = code_location(here.catalog, SparkResource())
-    requests = list(
-        run_requests(here.catalog, instance, purpose, marks, most_tries=dict.fromkeys(here.catalog.queries, 1_000))
-    )
+    requests = run_requests(here.catalog, instance, purpose, marks)
     shown = track(requests, description=purpose.value, console=messages, disable=not messages.is_terminal)
     return [
         step_failure(event)

@@ -50,4 +50,6 @@ def _is_foreign(state: PartitionState, entry: Reconcilable, pointer: Pointer) ->
     """It has a version that the ledger has not reached, or reached with another outcome."""
     if pointer.state_version != state.version or entry.is_being_withdrawn:
         return pointer.state_version > state.version
+    if pointer.status is PointerStatus.ACTIVE and state.status is PartitionStatus.SUCCESS:
+        return (pointer.run_id, pointer.schema_version) != (state.current_run_id, state.schema_version)
     return (pointer.status is PointerStatus.ACTIVE) != (state.status is PartitionStatus.SUCCESS)

@@ -20,7 +20,6 @@ class Restored:
     """`broken` says of each run whose seal cannot be read why; such a run was left out."""
 
     runs: int
-    highest_run_seq: int
     broken: tuple[str, ...]
 
 
@@ -40,7 +39,7 @@ def restore_extractions(sink: RawSink, store: StateStore, source: str) -> Restor
             store.raise_run_seq(highest)
         store.record_extractions(map(extraction_from_seal, manifests))
         runs += len(manifests)
-    return Restored(runs=runs, highest_run_seq=highest, broken=tuple(broken))
+    return Restored(runs=runs, broken=tuple(broken))
 
 
 def _manifest(sink: RawSink, key: PartitionKey, run_id: RunId) -> RunManifest | str:

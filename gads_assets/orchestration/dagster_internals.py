@@ -5,7 +5,7 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 
 import dagster as dg
@@ -83,11 +83,13 @@ def materialization_targets(
     }
 
 
-def materialized_runs(instance: dg.DagsterInstance, asset_key: dg.AssetKey) -> dict[str, str | None]:
-    """The `run_id` that the latest materialization of each partition carries; None for one that somebody reported by
-    hand."""
+def materialized_runs(
+    instance: dg.DagsterInstance, asset_key: dg.AssetKey, labels: Collection[str]
+) -> dict[str, str | None]:
+    """The `run_id` that the latest materialization of each of these partitions carries; None for one that somebody
+    reported by hand."""
     latest = instance.event_log_storage.get_latest_storage_id_by_partition(
-        asset_key, dg.DagsterEventType.ASSET_MATERIALIZATION
+        asset_key, dg.DagsterEventType.ASSET_MATERIALIZATION, partitions=set(labels)
     )
     found: dict[str, str | None] = {}
     ids = sorted(latest.values())

@@ -152,8 +152,8 @@ def _unreported(
     }
     if not shown:
         return {}
-    recorded = here.store_as(Role.OPERATOR).recorded_loads(here.catalog.source, query_name)
-    reported = materialized_runs(instance, table_key(here.catalog, query_name))
+    recorded = {(record.key, record.run_id) for record in here.store_as(Role.OPERATOR).load_records(shown)}
+    reported = materialized_runs(instance, table_key(here.catalog, query_name), [key.label for key in shown])
     return {
         key: f"stage {pointer.stage_id}"
         for key, pointer in shown.items()

@@ -1,8 +1,9 @@
 """Runs that a sensor asks for: a rectangle of partitions each, under a key of which Dagster makes one run."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from itertools import count
 from typing import Final
 
 import dagster as dg
@@ -27,6 +28,7 @@ _QUERY: Final = "gads/query"
 _WAITING: Final = [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.STARTING]
 _RUNNING: Final = [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
 _FOLLOWED: Final = (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.SUCCESS)
+_KEYS_AT_ONCE: Final = 500
 _TIME_TO_SHOW_UP: Final = timedelta(minutes=5)
 """From Dagster's word that a run has started until its process is known to be there."""
 
@@ -48,11 +50,15 @@ def customer_order(instance: dg.DagsterInstance) -> list[CustomerId]:
 
 
 def runs_under_way(instance: dg.DagsterInstance, sensor: str, records: RunRecords) -> list[dg.DagsterRun]:
-    """Those of a sensor that wait or run. One whose process was killed stays started for Dagster, and is not among
-    them."""
+    """Those of a sensor that wait or run. One whose process was killed stays started for Dagster, keeps its place among
+    those that may run at once, and would never be followed by another: it is reported as failed."""
     waiting = instance.get_runs(dg.RunsFilter(tags={_SENSOR: sensor}, statuses=_WAITING))
-    started = instance.get_run_records(dg.RunsFilter(tags={_SENSOR: sensor}, statuses=_RUNNING))
-    living = [each.dagster_run for each in started if _is_new(each) or is_living(records, each.dagster_run.run_id)]
+    living = []
+    for record in instance.get_run_records(dg.RunsFilter(tags={_SENSOR: sensor}, statuses=_RUNNING)):
+        if _is_new(record) or is_living(records, record.dagster_run.run_id):
+            living.append(record.dagster_run)
+        else:
+            instance.report_run_failed(record.dagster_run, "its process is gone, and left no word")
     return [*waiting, *living]
 
 
@@ -77,22 +83,31 @@ def run_requests(
     purpose: Purpose,
     marks: Mapping[PartitionKey, object],
     *,
-    most_tries: Mapping[str, int],
-) -> Iterator[dg.RunRequest]:
+    most_tries: Mapping[str, int] | None = None,
+) -> list[dg.RunRequest]:
     """Newest days first. A partition's mark changes when another run of it is worth it.
 
     Dagster makes one run of a key. One that ended and changed nothing, killed for instance, is followed by the key with
-    the next number, up to the query's `most_tries`; one that somebody cancelled by none.
+    the next number, up to the query's `most_tries`; one that somebody cancelled by none. Days before the catalog's
+    first are no partitions, and left out.
     """
-    names = {
-        rectangle: [rectangle.name(purpose, number) for number in range(most_tries[rectangle.first.query_name])]
-        for rectangle in plan_rectangles(marks, customer_order(instance))
-    }
-    ended = _ended(instance, [name for some in names.values() for name in some])
-    for rectangle, some in names.items():
-        following = next((name for name in some if ended.get(name) not in _FOLLOWED), None)
-        if following and following not in ended:
-            yield _request(catalog, purpose, rectangle, following)
+    first_day = min(query.start_date for query in catalog.queries.values())
+    known = {key: mark for key, mark in marks.items() if key.logical_date >= first_day}
+    rectangles = plan_rectangles(known, customer_order(instance))
+    chosen: dict[Rectangle, str] = {}
+    undecided = rectangles
+    for number in count():
+        names = {
+            rectangle: rectangle.name(purpose, number)
+            for rectangle in undecided
+            if most_tries is None or number < most_tries[rectangle.first.query_name]
+        }
+        if not names:
+            break
+        ended = _ended(instance, list(names.values()))
+        chosen |= {rectangle: name for rectangle, name in names.items() if name not in ended}
+        undecided = [rectangle for rectangle, name in names.items() if ended.get(name) in _FOLLOWED]
+    return [_request(catalog, purpose, rectangle, chosen[rectangle]) for rectangle in rectangles if rectangle in chosen]
 
 
 def carry_out(
@@ -128,8 +143,10 @@ def _request(catalog: Catalog, purpose: Purpose, rectangle: Rectangle, run_key: 
 
 
 def _ended(instance: dg.DagsterInstance, run_keys: Sequence[str]) -> dict[str, dg.DagsterRunStatus]:
-    if not run_keys:
-        return {}
     statuses = [*_FOLLOWED, dg.DagsterRunStatus.CANCELED]
-    runs = instance.get_runs(dg.RunsFilter(tags={_RUN_KEY: run_keys}, statuses=statuses))
-    return {run.tags[_RUN_KEY]: run.status for run in runs}
+    found: dict[str, dg.DagsterRunStatus] = {}
+    for start in range(0, len(run_keys), _KEYS_AT_ONCE):
+        some = run_keys[start : start + _KEYS_AT_ONCE]
+        runs = instance.get_runs(dg.RunsFilter(tags={_RUN_KEY: some}, statuses=statuses))
+        found |= {run.tags[_RUN_KEY]: run.status for run in runs}
+    return found

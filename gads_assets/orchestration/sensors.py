@@ -70,7 +70,7 @@ def reschedule_sensor(catalog: Catalog) -> dg.SensorDefinition:
         }
         room = max(_MOST_RUNS - len(unfinished), 0)
         wanted = run_requests(catalog, context.instance, Purpose.EXTRACT, waiting, most_tries=tries)
-        requests = list(islice(wanted, room))
+        requests = wanted[:room]
         unknown = sorted({key.customer_id for key in waiting} - set(order))
         return requests or dg.SkipReason(_why_nothing(due=len(due), waiting=len(waiting), room=room, unknown=unknown))
 

@@ -89,10 +89,6 @@ _INSERT_LOADS = text("""
 
 _LOADS = select_by_keys(load_record).order_by(load_record.c.loaded_at)
 
-_RECORDED_LOADS = select(*(load_record.c[name] for name in (*KEY_COLUMNS, "run_id"))).where(
-    load_record.c.source == bindparam("source"), load_record.c.query_name == bindparam("query_name")
-)
-
 _ALL_LOADS = select(load_record).order_by(*key_order(load_record), load_record.c.loaded_at)
 
 
@@ -302,12 +298,6 @@ class StateStore:
         """The first record of a (partition, run, schema version) stays."""
         with transaction(self._engine) as connection:
             connection.execute(_INSERT_LOADS, {"rows": rows_json(map(value_row, records))})
-
-    def recorded_loads(self, source: str, query_name: str) -> set[tuple[PartitionKey, RunId]]:
-        """Every run of a query that a load record names."""
-        with transaction(self._engine) as connection:
-            rows = connection.execute(_RECORDED_LOADS, {"source": source, "query_name": query_name}).mappings()
-            return {run_of_row(row) for row in rows}
 
     def load_records(self, keys: Iterable[PartitionKey] | None = None) -> list[LoadRecord]:
         """In key order, then as loaded; None means all."""

@@ -74,7 +74,7 @@ _LOCK = text("SELECT pg_backend_pid() FROM pg_advisory_lock(hashtextextended(:sc
 
 _HOLDER = text("SELECT pg_backend_pid()")
 
-_FREE = text("SELECT pg_try_advisory_xact_lock(hashtextextended(:scope, 0))")
+_FREE = text("SELECT pg_try_advisory_xact_lock_shared(hashtextextended(:scope, 0))")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,7 +34,10 @@ def read_published(
     """
     snapshot = take_snapshot(layout, catalog, query_name, selection)
     return pa.concat_tables(
-        [_schema(snapshot.columns).empty_table(), *(_stage_rows(snapshot, schema) for schema in snapshot.stages)]
+        [
+            _schema(snapshot.columns).empty_table(),
+            *(rows for schema in snapshot.stages for rows in _staged(snapshot, schema)),
+        ]
     )
 
 
@@ -53,16 +56,14 @@ def read_first_rows(
     return first
 
 
-def _stage_rows(snapshot: Snapshot, schema: QuerySchema) -> pa.Table:
+def _staged(snapshot: Snapshot, schema: QuerySchema) -> list[pa.Table]:
     pointers = snapshot.pointers.filter(pc.field("schema_version") == schema.version)
     keys = _keys(pointers)
     uri = snapshot.layout.stage(snapshot.query_name, schema.version)
     with readable_delta_errors(uri):
         # Arrow's join would do what the keys do here, but refuses tables with list columns.
         batches = open_table(uri).to_pyarrow_dataset().to_batches(filter=near(pointers))
-        return pa.concat_tables(
-            _as_read(batch, schema, snapshot.columns).filter(pc.is_in(_keys(batch), keys)) for batch in batches
-        )
+        return [_as_read(batch, schema, snapshot.columns).filter(pc.is_in(_keys(batch), keys)) for batch in batches]
 
 
 def _rows_of(pointer: Pointer, limit: int) -> str:

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from gads_assets.catalog.specification import Catalog
 from gads_assets.domain.pointer import PointerStatus
 from gads_assets.domain.retention import GRACE, LONGEST_RETENTION_HOURS, Upkeep, files_to_compact, version_at
-from gads_assets.errors import WarehouseError
+from gads_assets.errors import GadsError
 from gads_assets.state.run_records import RunRecords
 from gads_assets.warehouse.collecting import compact, delete_stages, set_properties, vacuum
 from gads_assets.warehouse.delta_tables import find_table, open_table, readable_delta_errors, select
@@ -136,7 +136,7 @@ class Housekeeper:
         for query_name in self.catalog.queries:
             try:
                 yield TidiedQuery(upkeep=self.survey(query_name) if dry_run else self.tidy(query_name))
-            except WarehouseError as error:
+            except GadsError as error:
                 yield TidiedQuery(upkeep=Upkeep(query_name=query_name), reason=str(error))
 
     def survey(self, query_name: str) -> Upkeep:

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from gads_assets.catalog.specification import Catalog, QuerySchema
 from gads_assets.domain.keys import PartitionKey, RunId, StageId
 from gads_assets.domain.pointer import Authority, Pointer, PointerStatus, plan_load
-from gads_assets.errors import PublishRefusedError, RawSinkError
+from gads_assets.errors import CatalogError, PublishRefusedError, RawSinkError
 from gads_assets.raw.sink import RawSink
 from gads_assets.warehouse.layout import WarehouseLayout
 from gads_assets.warehouse.pointers import append_pointers, pointer_table, read_pointers
@@ -120,7 +120,12 @@ class Publisher:
         refused: dict[PartitionKey, str] = {}
         by_version = sorted(authorities, key=lambda authority: (authority.schema_version, authority.key))
         for version, group in groupby(by_version, key=lambda authority: authority.schema_version):
-            batch, schema = list(group), self.catalog.schema(query_name, version)
+            batch = list(group)
+            try:
+                schema = self.catalog.schema(query_name, version)
+            except CatalogError as error:
+                refused |= {authority.key: str(error) for authority in batch}
+                continue
             try:
                 stages.append(self._stage_batch(schema, batch))
             except (RawSinkError, *SPARK_ERRORS):

@@ -134,7 +134,7 @@ def test_loading_the_definitions_starts_nothing_connects_nowhere_and_writes_noth
     assert [act for act in seen["done"] if act[1] not in {"file", os.devnull}] == []
     assert seen["keys"] == ASSET_KEYS
     assert seen["checks"] == [f"{key}:{check}" for key in ASSET_KEYS if "/raw/" in key for check in CHECKS]
-    assert seen["sensors"] == ["google_ads_reschedule"]
+    assert sorted(seen["sensors"]) == ["google_ads_reconcile", "google_ads_reschedule"]
     assert seen["schedules"] == ["google_ads_housekeeping"]
     assert not (project / ".gads").exists()
 

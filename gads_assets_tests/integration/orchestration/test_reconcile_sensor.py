@@ -11,7 +11,7 @@ from sqlalchemy import Engine, text
 
 from gads_assets.domain.roles import Role
 from gads_assets.domain.state import PartitionStatus
-from gads_assets.orchestration import reconciling
+from gads_assets.orchestration import reconciling, requested_runs
 from gads_assets.orchestration.presence import join
 from gads_assets_tests.worlds import BERLIN, NEW_YORK, RAW, TABLE, VERDICT, World, key
 
@@ -199,6 +199,30 @@ def test_partitions_of_a_run_that_lives_are_left_to_it(agency: Agency) -> None:
 
     requests, _ = agency.tick()
     assert len(requests) == 1
+
+
+def test_a_run_whose_process_was_killed_is_reported_as_failed_and_followed_by_another(
+    agency: Agency, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = agency.world
+    world.run(FIRST, LAST, assets=[RAW])
+    [request], _ = agency.tick()
+    killed = world.instance.create_run_for_job(
+        job_def=world.definitions.get_repository_def().get_job(str(request.job_name)),
+        tags={**request.tags, "dagster/sensor_name": SENSOR, "dagster/run_key": str(request.run_key)},
+    )
+    started = dg.DagsterEvent(event_type_value=dg.DagsterEventType.RUN_START.value, job_name=killed.job_name)
+    world.instance.report_dagster_event(started, run_id=killed.run_id)
+    assert agency.tick() == ([], "4 successes wait to be loaded")  # it may be about to show up
+
+    monkeypatch.setattr(requested_runs, "_TIME_TO_SHOW_UP", timedelta())
+    with join(killed.run_id):
+        assert agency.tick() == ([], "4 successes wait to be loaded")
+    [following], _ = agency.tick()
+
+    assert following.run_key != request.run_key
+    [run] = world.instance.get_runs(dg.RunsFilter(run_ids=[killed.run_id]))
+    assert run.status is dg.DagsterRunStatus.FAILURE
 
 
 def test_a_load_that_keeps_failing_is_tried_a_few_times_and_not_for_ever(agency: Agency) -> None:

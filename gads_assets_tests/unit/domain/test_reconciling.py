@@ -95,6 +95,8 @@ def test_a_demotion_is_finished_first_whatever_readers_see(pointer: Pointer | No
         pytest.param(SUCCESS, replace(SHOWN, state_version=5, run_id=OTHER), id="restored from before the newest run"),
         pytest.param(SUCCESS, HIDDEN, id="restored from before the withdrawal"),
         pytest.param(SUCCESS, replace(HIDDEN, state_version=4), id="the same version, withdrawn"),
+        pytest.param(SUCCESS, replace(SHOWN, run_id=OTHER), id="the same version, of another run"),
+        pytest.param(SUCCESS, replace(SHOWN, schema_version="2"), id="the same version, of another schema version"),
         pytest.param(FAILED, replace(SHOWN, state_version=8), id="restored from before the success"),
         pytest.param(FAILED, replace(SHOWN, state_version=6), id="the same version, published"),
     ],
