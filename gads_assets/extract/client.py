@@ -10,10 +10,10 @@ import importlib
 import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
+from threading import Event, Lock, Thread
 from time import monotonic
 from typing import Any, Final
 
@@ -91,13 +91,15 @@ class GoogleAdsSource:
         # the channel.
         service = self._service("GoogleAdsService", login_customer_id)
         patience, started = self._patience, monotonic()
+        silence = _SilenceLimit(patience.silence)
         try:
             call = service.search_stream(customer_id=customer_id, query=gaql, timeout=patience.deadline)
-            for response in _ahead(call, patience.silence):
-                yield response.results
-        except _SilenceError:
-            raise _silent(customer_id, patience) from None
+            with silence.watching(call):
+                while (response := silence.next_of(call)) is not None:
+                    yield response.results
         except Exception as error:
+            if silence.exceeded:
+                raise _silent(customer_id, patience) from error
             failure = translated(error, customer_id=customer_id)
             if failure is None:
                 raise
@@ -130,30 +132,39 @@ class GoogleAdsSource:
             return self._services[key]
 
 
-def _ahead(call: Any, silence: float) -> Iterator[Any]:
-    """The responses of a call, each received while the caller works on the one before.
+class _SilenceLimit:
+    """Cancels a call when one wait for its next response takes too long; the time between two waits is the caller's."""
 
-    Raises _SilenceError when the caller has waited this long for one; the time in which it works does not count.
-    """
-    with ThreadPoolExecutor(1, thread_name_prefix="gads-stream") as receiver:
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._waiting_since: float | None = None
+        self.exceeded = False
+
+    @contextmanager
+    def watching(self, call: Any) -> Iterator[None]:
+        ended = Event()
+        Thread(target=self._watch, args=(call, ended), daemon=True, name="gads-silence").start()
         try:
-            received = receiver.submit(next, call, None)
-            while (response := _heard(received, silence)) is not None:
-                received = receiver.submit(next, call, None)
-                yield response
+            yield
         finally:
+            ended.set()
             call.cancel()
 
+    def next_of(self, call: Any) -> Any:
+        self._waiting_since = monotonic()
+        response = next(call, None)
+        self._waiting_since = None
+        return response
 
-def _heard(received: "Future[Any]", silence: float) -> Any:
-    wait([received], timeout=silence)
-    if not received.done():
-        raise _SilenceError
-    return received.result()
-
-
-class _SilenceError(Exception):
-    pass
+    def _watch(self, call: Any, ended: Event) -> None:
+        left = self._seconds
+        while not ended.wait(left):
+            since = self._waiting_since
+            left = self._seconds if since is None else since + self._seconds - monotonic()
+            if left <= 0:
+                self.exceeded = True
+                call.cancel()
+                return
 
 
 def _cause(failure: ExtractionError, error: Exception) -> Exception | None:
