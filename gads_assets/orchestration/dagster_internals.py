@@ -5,7 +5,7 @@
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 
 import dagster as dg
@@ -65,43 +65,39 @@ def materialization_targets(
     instance: dg.DagsterInstance, asset_key: dg.AssetKey, keys: Sequence[str]
 ) -> dict[str, AssetCheckEvaluationTargetMaterializationData]:
     """The latest materialization of each key. An evaluation without one is missing from the check's partition view."""
-    latest = instance.event_log_storage.get_latest_storage_id_by_partition(
-        asset_key, dg.DagsterEventType.ASSET_MATERIALIZATION, partitions=set(keys)
-    )
-    if not latest:
-        return {}
-    records = instance.fetch_materializations(
-        dg.AssetRecordsFilter(asset_key=asset_key, storage_ids=list(latest.values())), limit=len(latest)
-    ).records
-    by_id = {record.storage_id: record for record in records}
     return {
         key: AssetCheckEvaluationTargetMaterializationData(
-            storage_id=storage_id, run_id=by_id[storage_id].run_id, timestamp=by_id[storage_id].timestamp
+            storage_id=record.storage_id, run_id=record.run_id, timestamp=record.timestamp
         )
-        for key, storage_id in latest.items()
-        if storage_id in by_id
+        for key, record in _latest_materializations(instance, asset_key, keys).items()
     }
 
 
 def materialized_runs(
-    instance: dg.DagsterInstance, asset_key: dg.AssetKey, labels: Collection[str]
+    instance: dg.DagsterInstance, asset_key: dg.AssetKey, keys: Sequence[str]
 ) -> dict[str, str | None]:
-    """The `run_id` that the latest materialization of each of these partitions carries; None for one that somebody
-    reported by hand."""
-    latest = instance.event_log_storage.get_latest_storage_id_by_partition(
-        asset_key, dg.DagsterEventType.ASSET_MATERIALIZATION, partitions=set(labels)
-    )
+    """The `run_id` that the latest materialization of each key carries; None for one that somebody reported by hand."""
     found: dict[str, str | None] = {}
-    ids = sorted(latest.values())
+    for key, record in _latest_materializations(instance, asset_key, keys).items():
+        value = record.asset_materialization and record.asset_materialization.metadata.get("run_id")
+        found[key] = str(value.value) if value else None
+    return found
+
+
+def _latest_materializations(
+    instance: dg.DagsterInstance, asset_key: dg.AssetKey, keys: Sequence[str]
+) -> dict[str, dg.EventLogRecord]:
+    latest = instance.event_log_storage.get_latest_storage_id_by_partition(
+        asset_key, dg.DagsterEventType.ASSET_MATERIALIZATION, partitions=set(keys)
+    )
+    ids = list(latest.values())
+    by_id: dict[int, dg.EventLogRecord] = {}
     for start in range(0, len(ids), _RECORDS_AT_ONCE):
         some = ids[start : start + _RECORDS_AT_ONCE]
-        filtered = dg.AssetRecordsFilter(asset_key=asset_key, storage_ids=some)
-        for record in instance.fetch_materializations(filtered, limit=len(some)).records:
-            materialization = record.asset_materialization
-            if materialization and materialization.partition:
-                value = materialization.metadata.get("run_id")
-                found[materialization.partition] = str(value.value) if value else None
-    return found
+        asked = dg.AssetRecordsFilter(asset_key=asset_key, storage_ids=some)
+        records = instance.fetch_materializations(asked, limit=len(some)).records
+        by_id |= {record.storage_id: record for record in records}
+    return {key: by_id[storage_id] for key, storage_id in latest.items() if storage_id in by_id}
 
 
 class PatientExecutor(dg.Executor):

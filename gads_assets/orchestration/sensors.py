@@ -43,9 +43,7 @@ def reschedule_sensor(catalog: Catalog) -> dg.SensorDefinition:
 
     @dg.sensor(
         name=name,
-        asset_selection=dg.AssetSelection.assets(
-            *(make(catalog, query) for query in catalog.queries for make in (raw_key, table_key))
-        ),
+        asset_selection=_assets_of_queries(catalog),
         minimum_interval_seconds=60,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Tries failed extractions again once their quota or the API has recovered, up to the query's "
@@ -83,9 +81,7 @@ def reconcile_sensor(catalog: Catalog) -> dg.SensorDefinition:
 
     @dg.sensor(
         name=name,
-        asset_selection=dg.AssetSelection.assets(
-            *(make(catalog, query) for query in catalog.queries for make in (raw_key, table_key))
-        ),
+        asset_selection=_assets_of_queries(catalog),
         minimum_interval_seconds=60,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Compares the ledger with what readers see. Finishes withdrawals that a crash left half way, hides "
@@ -114,6 +110,12 @@ def reconcile_sensor(catalog: Catalog) -> dg.SensorDefinition:
         return requests
 
     return reconciler
+
+
+def _assets_of_queries(catalog: Catalog) -> dg.AssetSelection:
+    return dg.AssetSelection.assets(
+        *(make(catalog, query) for query in catalog.queries for make in (raw_key, table_key))
+    )
 
 
 def _without(marks: Mapping[PartitionKey, str], under_way: Collection[PartitionKey]) -> dict[PartitionKey, str]:
