@@ -1,7 +1,7 @@
 """Which runs live: the process of one is known to be there, and that of one that was killed to be gone."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 
 import dagster as dg
@@ -21,8 +21,9 @@ def one_process_executor(_: dg.InitExecutorContext) -> dg.Executor:
 
 
 @contextmanager
-def join(run_id: str) -> Iterator[IsPresent]:
-    """Makes the run present as long as this process lives and the block lasts: a lock of its database session.
+def join(*run_ids: str) -> Iterator[IsPresent]:
+    """Makes the runs present as long as this process lives and the block lasts: locks of its database session. A
+    repeated run is present under the id of its root too, which is what the ledger has of it.
 
     If the database does not let it, the block runs all the same and nobody passes for gone: extraction needs the same
     rights, and says in one line what is wrong with them.
@@ -31,16 +32,17 @@ def join(run_id: str) -> Iterator[IsPresent]:
         try:
             here = held.enter_context(Workplace(read_settings(os.environ), outlived_by_database=True))
             records = here.records_as(Role.EXTRACTOR)
-            held.enter_context(records.exclusive(_scope(run_id)))
+            held.enter_context(records.shared([_scope(run_id) for run_id in run_ids]))
         except GadsError:
             yield lambda _: True
         else:
-            yield lambda other: is_living(records, other)
+            yield lambda other: bool(living(records, [other]))
 
 
-def is_living(records: RunRecords, run_id: str) -> bool:
-    """Whether the process of a run is still there."""
-    return records.is_held(_scope(run_id))
+def living(records: RunRecords, run_ids: Iterable[str]) -> set[str]:
+    """Of these runs, the ones whose process is still there."""
+    scopes = {_scope(run_id): run_id for run_id in run_ids}
+    return {scopes[scope] for scope in records.held(scopes)}
 
 
 def _scope(run_id: str) -> str:

@@ -1,6 +1,7 @@
 """The ledger against the pointers, and against Dagster's events: what can be mended at once is; the rest takes runs."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
@@ -13,7 +14,8 @@ from gads_assets.domain.reconciling import Difference
 from gads_assets.domain.roles import Role
 from gads_assets.orchestration.dagster_internals import materialized_runs
 from gads_assets.orchestration.keys import table_key
-from gads_assets.orchestration.presence import is_living
+from gads_assets.orchestration.presence import living
+from gads_assets.orchestration.requested_runs import not_launchable
 from gads_assets.orchestration.workplace import Workplace
 from gads_assets.warehouse.loading import Standing
 
@@ -39,6 +41,8 @@ class Reconciliation:
     """Sealed and never judged, or adopted and not judged since."""
     estranged: Collection[PartitionKey] = ()
     """From a history that the database lost: left alone, until somebody adopts it."""
+    not_launchable: Mapping[PartitionKey, str] = field(default_factory=dict)
+    """Why no run can be made for some of those that take one."""
 
     @property
     def is_clean(self) -> bool:
@@ -78,13 +82,17 @@ def reconcile(
     records = here.records_as(Role.OPERATOR)
     waiting = records.unjudged(list(catalog.queries), source=catalog.source)
     judged_in = records.last_judged_in(to_load)
-    living = _living(here, {*judged_in.values(), *(run.dagster_run_id for run in waiting.values())})
+    run_ids = {*judged_in.values(), *(run.dagster_run_id for run in waiting.values())}
+    present = living(records, (run_id for run_id in run_ids if run_id))
+    to_load = {key: mark for key, mark in to_load.items() if judged_in.get(key) not in present}
+    to_judge = adopted | {key: run.run_id for key, run in waiting.items() if run.dagster_run_id not in present}
     return Reconciliation(
         demoted=demoted,
         withdrawn=withdrawn,
-        to_load={key: mark for key, mark in to_load.items() if judged_in.get(key) not in living},
-        to_judge=adopted | {key: run.run_id for key, run in waiting.items() if run.dagster_run_id not in living},
+        to_load=to_load,
+        to_judge=to_judge,
         estranged=[key for key in estranged if key not in adopted],
+        not_launchable=not_launchable(catalog, instance, to_load | to_judge),
     )
 
 
@@ -126,8 +134,11 @@ def describe(found: Reconciliation) -> str:
             "or restored, run `gads reconcile --adopt`",
         ),
     ]
-    told = "; ".join(f"{number} {what}" for number, what in parts if number)
-    return told or "readers see what the ledger says"
+    told = [f"{number} {what}" for number, what in parts if number]
+    told += [
+        f"{number} of them cannot be launched: {why}" for why, number in Counter(found.not_launchable.values()).items()
+    ]
+    return "; ".join(told) or "readers see what the ledger says"
 
 
 def _demote(here: Workplace, *, dry_run: bool) -> dict[PartitionKey, str | None]:
@@ -159,8 +170,3 @@ def _unreported(
         for key, pointer in shown.items()
         if (key, pointer.run_id) not in recorded or reported.get(key.label) != pointer.run_id
     }
-
-
-def _living(here: Workplace, run_ids: Iterable[str | None]) -> set[str]:
-    records = here.records_as(Role.OPERATOR)
-    return {run_id for run_id in run_ids if run_id and is_living(records, run_id)}

@@ -1,7 +1,7 @@
 """Runs that a sensor asks for: a rectangle of partitions each, under a key of which Dagster makes one run."""
 
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
 from itertools import count
 from typing import Final
@@ -15,7 +15,7 @@ from gads_assets.domain.verdict import Rule
 from gads_assets.orchestration.checks import VERDICT
 from gads_assets.orchestration.keys import raw_key, table_key
 from gads_assets.orchestration.partitions import CUSTOMERS
-from gads_assets.orchestration.presence import is_living
+from gads_assets.orchestration.presence import living
 from gads_assets.orchestration.runs import JUDGES, UNJUDGED
 from gads_assets.state.run_records import RunRecords
 
@@ -53,13 +53,15 @@ def runs_under_way(instance: dg.DagsterInstance, sensor: str, records: RunRecord
     """Those of a sensor that wait or run. One whose process was killed stays started for Dagster, keeps its place among
     those that may run at once, and would never be followed by another: it is reported as failed."""
     waiting = instance.get_runs(dg.RunsFilter(tags={_SENSOR: sensor}, statuses=_WAITING))
-    living = []
-    for record in instance.get_run_records(dg.RunsFilter(tags={_SENSOR: sensor}, statuses=_RUNNING)):
-        if _is_new(record) or is_living(records, record.dagster_run.run_id):
-            living.append(record.dagster_run)
+    started = instance.get_run_records(dg.RunsFilter(tags={_SENSOR: sensor}, statuses=_RUNNING))
+    present = living(records, (record.dagster_run.run_id for record in started))
+    running = []
+    for record in started:
+        if _is_new(record) or record.dagster_run.run_id in present:
+            running.append(record.dagster_run)
         else:
             instance.report_run_failed(record.dagster_run, "its process is gone, and left no word")
-    return [*waiting, *living]
+    return [*waiting, *running]
 
 
 def _is_new(record: dg.RunRecord) -> bool:
@@ -77,6 +79,20 @@ def partitions_of(catalog: Catalog, run: dg.DagsterRun, order: Sequence[Customer
     return partitions_between(first, last, order)
 
 
+def not_launchable(
+    catalog: Catalog, instance: dg.DagsterInstance, keys: Iterable[PartitionKey]
+) -> dict[PartitionKey, str]:
+    """Those that Dagster has no partition for, and what can be done about it."""
+    customers, first_day = set(customer_order(instance)), _first_day(catalog)
+    reasons = {}
+    for key in keys:
+        if key.customer_id not in customers:
+            reasons[key] = f"customer {key.customer_id} is not registered; run `gads customers sync`"
+        elif key.logical_date < first_day:
+            reasons[key] = f"days before {first_day} are no partitions any more; set the catalog's start_date back"
+    return reasons
+
+
 def run_requests(
     catalog: Catalog,
     instance: dg.DagsterInstance,
@@ -91,7 +107,7 @@ def run_requests(
     the next number, up to the query's `most_tries`; one that somebody cancelled by none. Days before the catalog's
     first are no partitions, and left out.
     """
-    first_day = min(query.start_date for query in catalog.queries.values())
+    first_day = _first_day(catalog)
     known = {key: mark for key, mark in marks.items() if key.logical_date >= first_day}
     rectangles = plan_rectangles(known, customer_order(instance))
     chosen: dict[Rectangle, str] = {}
@@ -140,6 +156,10 @@ def _request(catalog: Catalog, purpose: Purpose, rectangle: Rectangle, run_key: 
             )
         case Purpose.LOAD:
             return dg.RunRequest(run_key=run_key, asset_selection=[table], asset_check_keys=[], tags=tags)
+
+
+def _first_day(catalog: Catalog) -> date:
+    return min(query.start_date for query in catalog.queries.values())
 
 
 def _ended(instance: dg.DagsterInstance, run_keys: Sequence[str]) -> dict[str, dg.DagsterRunStatus]:

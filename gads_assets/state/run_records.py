@@ -3,10 +3,10 @@
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from sqlalchemy import ARRAY, Engine, RowMapping, Text, any_, bindparam, exists, select, text
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy import ARRAY, Connection, Engine, RowMapping, Text, any_, bindparam, exists, select, text
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from gads_assets.domain.keys import PartitionKey, RunId
 from gads_assets.domain.state import AttemptOutcome, ExtractionOutcome, UnjudgedRun
@@ -72,9 +72,23 @@ _PROGRESS = text("""
 
 _LOCK = text("SELECT pg_backend_pid() FROM pg_advisory_lock(hashtextextended(:scope, 0))")
 
+_SHARE = text("SELECT pg_advisory_lock_shared(hashtextextended(scope, 0)) FROM unnest(:scopes) AS scope").bindparams(
+    bindparam("scopes", type_=ARRAY(Text))
+)
+
+_PATIENCE = text("SELECT set_config('lock_timeout', :milliseconds, false)")
+
 _HOLDER = text("SELECT pg_backend_pid()")
 
-_FREE = text("SELECT pg_try_advisory_xact_lock_shared(hashtextextended(:scope, 0))")
+# Looking takes no lock: two who look would take each other for the holder.
+_HELD = text("""
+    SELECT scope FROM unnest(:scopes) AS scope JOIN pg_locks AS l
+        ON (l.classid::bigint << 32) | l.objid::bigint = hashtextextended(scope, 0)
+    WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
+        AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+""").bindparams(bindparam("scopes", type_=ARRAY(Text)))
+
+_NOT_IN_TIME = "55P03"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,13 +174,14 @@ class RunRecords:
             return dict(connection.execute(_PROGRESS, {"since": since}).mappings().one())
 
     @contextmanager
-    def exclusive(self, scope: str) -> Iterator[Callable[[], None]]:
-        """Waits until nobody else holds this scope. A process that dies lets go of it with its connection.
+    def exclusive(self, scope: str, *, patience: timedelta | None = None) -> Iterator[Callable[[], None]]:
+        """Waits until nobody else holds this scope, or raises StateStoreError once the patience is at its end. A
+        process that dies lets go of it with its connection.
 
         Yields what raises StateStoreError when the connection was lost in between, and the scope with it.
         """
         with session(self._engine) as connection:
-            holder = connection.execute(_LOCK, {"scope": scope}).scalar_one()
+            holder = _locked(connection, scope, patience)
 
             def require_held() -> None:
                 with suppress(SQLAlchemyError):
@@ -178,10 +193,32 @@ class RunRecords:
 
             yield require_held
 
-    def is_held(self, scope: str) -> bool:
-        """Whether a living process holds this scope at the moment, this one included."""
+    @contextmanager
+    def shared(self, scopes: Collection[str]) -> Iterator[None]:
+        """Holds these scopes beside whoever else shares them, for `held` to tell."""
+        with session(self._engine) as connection:
+            connection.execute(_SHARE, {"scopes": sorted(scopes)})
+            yield
+
+    def held(self, scopes: Iterable[str]) -> set[str]:
+        """Those that a living process holds at the moment, this one included."""
         with transaction(self._engine) as connection:
-            return not connection.execute(_FREE, {"scope": scope}).scalar_one()
+            return set(connection.execute(_HELD, {"scopes": list(scopes)}).scalars())
+
+
+def _locked(connection: Connection, scope: str, patience: timedelta | None) -> int:
+    """The session that holds it now."""
+    if patience is not None:
+        connection.execute(_PATIENCE, {"milliseconds": str(patience // timedelta(milliseconds=1))})
+    try:
+        holder: int = connection.execute(_LOCK, {"scope": scope}).scalar_one()
+    except DBAPIError as error:
+        if getattr(error.orig, "sqlstate", None) != _NOT_IN_TIME:
+            raise
+        raise StateStoreError(
+            f"others have had the lock to {scope} all the time; nothing was changed, run again"
+        ) from None
+    return holder
 
 
 def _newest_by_key(rows: Iterable[RowMapping]) -> dict[PartitionKey, UnjudgedRun]:

@@ -360,12 +360,26 @@ def test_a_scope_is_held_by_one_at_a_time_and_let_go_at_the_end(engine: Engine) 
 
 def test_whether_a_scope_is_held_can_be_asked_without_waiting_and_without_taking_it(engine: Engine) -> None:
     records = RunRecords(engine)
-    with records.exclusive("publish"):
-        assert records.is_held("publish")
-        assert not records.is_held("another")
-        with records.exclusive("another"):
-            assert records.is_held("another")
-    assert not records.is_held("publish")
+    asked = ["publish", "another", "shared"]
+    with records.exclusive("publish"), records.shared(["shared"]), records.shared(["shared", "another"]):
+        assert records.held(asked) == set(asked)
+    with records.shared(["shared"]):
+        assert records.held(asked) == {"shared"}
+    assert records.held(asked) == set()
+    assert records.held([]) == set()
+
+
+def test_whoever_has_no_time_to_wait_is_told_so_and_takes_nothing(engine: Engine) -> None:
+    records = RunRecords(engine)
+    with (
+        records.exclusive("publish"),
+        pytest.raises(StateStoreError, match="others have had the lock to publish all the time") as refused,
+        records.exclusive("publish", patience=timedelta(milliseconds=50)),
+    ):
+        pass
+    assert "\n" not in str(refused.value)
+    with records.exclusive("publish", patience=timedelta(milliseconds=50)) as require_held:
+        require_held()
 
 
 def test_whoever_lost_a_scope_with_the_connection_is_told_before_it_does_harm(engine: Engine) -> None:
