@@ -115,6 +115,7 @@ def measure_customers(folder: Path, *, customers: int = 200, rounds: int = 3) ->
             new_run_id=lambda: RunId(str(ULID())),
             now=lambda: datetime.now(UTC),
             calls_at_once=read_settings({}).api_calls_at_once,
+            estranged=lambda _: (),
         )
         accounts = {account.customer_id: account for account in api.accounts}
 

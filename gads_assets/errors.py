@@ -15,7 +15,8 @@
     │   ├── CustomerUnavailableError  this account only: closed, suspended, or not ours
     │   ├── AuthenticationError       no account will work until the credentials are mended
     │   ├── QueryRefusedError         the API refuses the query itself
-    │   └── MissedSnapshotError       the day of a snapshot is over, and nobody can ask for it any more
+    │   ├── MissedSnapshotError       the day of a snapshot is over, and nobody can ask for it any more
+    │   └── LostHistoryError          the database was lost or restored, and is not adopted yet
     ├── RawSinkError                  a run directory breaks the raw sink's contract
     │   ├── SealedRunError            writing into, sealing again, or removing what is sealed
     │   ├── RunNotFoundError          no sealed run of that id
@@ -141,6 +142,10 @@ class QueryRefusedError(ExtractionError):
 
 class MissedSnapshotError(ExtractionError):
     error_class = "missed_snapshot"
+
+
+class LostHistoryError(ExtractionError):
+    error_class = "lost_history"
 
 
 class RawSinkError(GadsError):

@@ -99,7 +99,7 @@ def demoted(store: StateStore) -> None:
     """Failed at version 4, with the authority that it had."""
     demoting(store)
     [intent] = store.open_demotions()
-    store.finish_demotion(intent, now=NOW)
+    store.finish_demotions([intent], now=NOW)
 
 
 def returned(store: StateStore) -> None:

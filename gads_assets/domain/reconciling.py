@@ -31,25 +31,34 @@ def compare(
     return {key: difference for key, difference in differences.items() if difference}
 
 
+def may_replace(entry: Reconcilable, pointer: Pointer) -> bool:
+    """Whether the authority of a success may take the place of this pointer, which is not its own: only a ledger that
+    has the pointer's history, or has adopted it, can tell that what it shows, or hides, is over."""
+    is_known = pointer.status is PointerStatus.UNAVAILABLE or entry.knows_pointer or entry.adopted_pointer
+    return is_known and entry.spoke_since_pointer
+
+
 def _difference(entry: Reconcilable, pointer: Pointer | None) -> Difference | None:
     state = entry.state
-    if state is None or (pointer and _is_foreign(state, entry, pointer)):
+    if state is None or (pointer and pointer.state_version > state.version):
         return Difference.ESTRANGED
     if entry.is_being_withdrawn:
         return Difference.DEMOTED_HALF_WAY
-    shown = (pointer.run_id, pointer.schema_version) if pointer and pointer.status is PointerStatus.ACTIVE else None
     if state.status is PartitionStatus.SUCCESS:
-        return None if shown == (state.current_run_id, state.schema_version) else Difference.NOT_LOADED
-    if shown:
-        # What it does not know it does not take away.
-        return Difference.NOT_WITHDRAWN if entry.knows_pointer else Difference.ESTRANGED
-    return None
+        return _of_success(state, entry, pointer)
+    if pointer is None or pointer.status is PointerStatus.UNAVAILABLE:
+        return None
+    # What it does not know it does not take away; and what it reached with this very version was no success.
+    is_known = entry.knows_pointer and pointer.state_version < state.version
+    return Difference.NOT_WITHDRAWN if is_known else Difference.ESTRANGED
 
 
-def _is_foreign(state: PartitionState, entry: Reconcilable, pointer: Pointer) -> bool:
-    """It has a version that the ledger has not reached, or reached with another outcome."""
-    if pointer.state_version != state.version or entry.is_being_withdrawn:
-        return pointer.state_version > state.version
-    if pointer.status is PointerStatus.ACTIVE and state.status is PartitionStatus.SUCCESS:
-        return (pointer.run_id, pointer.schema_version) != (state.current_run_id, state.schema_version)
-    return (pointer.status is PointerStatus.ACTIVE) != (state.status is PartitionStatus.SUCCESS)
+def _of_success(state: PartitionState, entry: Reconcilable, pointer: Pointer | None) -> Difference | None:
+    if pointer is None:
+        return Difference.NOT_LOADED
+    if pointer.status is PointerStatus.ACTIVE and (pointer.run_id, pointer.schema_version) == (
+        state.current_run_id,
+        state.schema_version,
+    ):
+        return None
+    return Difference.NOT_LOADED if may_replace(entry, pointer) else Difference.ESTRANGED

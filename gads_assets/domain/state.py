@@ -169,12 +169,17 @@ class Reconcilable:
 
     `knows_pointer`: the run that the pointer names was accepted here, or judged above the pointer's version. Otherwise
     the pointer is of a history that this ledger has lost, and nothing here speaks against what it shows.
-    `version_floor` is that of an adoption whose verdict is still to come.
+    `spoke_since_pointer`: above the pointer's version the authority was accepted, or the pointer's run was judged.
+    Otherwise the pointer is what came last, and the ledger was restored from before it.
+    `adopted_pointer`: it was adopted, and a verdict has followed. `version_floor` is that of an adoption whose verdict
+    is still to come.
     """
 
     state: PartitionState | None
     is_being_withdrawn: bool
     knows_pointer: bool
+    spoke_since_pointer: bool
+    adopted_pointer: bool
     version_floor: int | None
 
 

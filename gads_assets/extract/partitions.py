@@ -1,6 +1,6 @@
 """Extracting many partitions: one call per customer and window of days, each failure kept to the customer it hits."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -18,6 +18,7 @@ from gads_assets.errors import (
     CustomerUnavailableError,
     ExtractionError,
     GadsError,
+    LostHistoryError,
     PartitionKeyError,
     QuotaExhaustedError,
     TransientApiError,
@@ -58,6 +59,9 @@ class _Order:
 
 @dataclass(frozen=True, kw_only=True)
 class Extractor:
+    """`estranged` tells which of some partitions, all of one query, readers see from a history that the database lost:
+    a new run of them would get a number below those that were lost with it."""
+
     source: GoogleAdsSource
     sink: RawSink
     store: StateStore
@@ -65,6 +69,7 @@ class Extractor:
     new_run_id: Callable[[], RunId]
     now: Callable[[], datetime]
     calls_at_once: int
+    estranged: Callable[[Sequence[PartitionKey]], Collection[PartitionKey]]
 
     def extract(
         self,
@@ -80,7 +85,10 @@ class Extractor:
         Only what would stop every other account too ends the batch: refused credentials, a database out of reach.
         """
         started_at = self.now()
-        refused = _refused(specification, keys, accounts, origin=self.source.origin, now=started_at)
+        refused = {
+            **_refused(specification, keys, accounts, origin=self.source.origin, now=started_at),
+            **{key: _lost_history(key) for key in self.estranged(keys)},
+        }
         if refused:
             self._record(self._tries(sorted(refused)), refused, started_at, dagster_run_id)
         order = _Order(
@@ -219,6 +227,14 @@ def _refused(
         except GadsError as error:
             refused[key] = error
     return refused
+
+
+def _lost_history(key: PartitionKey) -> LostHistoryError:
+    return LostHistoryError(
+        f"{key} is shown from a history that this database does not have, and a new run could pass for older than "
+        "those that it lost; run `gads reconcile --adopt`, then try again",
+        customer_id=key.customer_id,
+    )
 
 
 def _windows(keys: Iterable[PartitionKey], *, longest: int) -> list[list[PartitionKey]]:

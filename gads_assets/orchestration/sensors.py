@@ -29,6 +29,8 @@ from gads_assets.settings import read_settings
 
 _TRIES: Final = 5
 _LOOKS_BACK: Final = timedelta(days=2)
+_PATIENCE: Final = timedelta(seconds=20)
+"""With a loader that publishes what a tick would withdraw: the daemon gives a tick a minute, and the next is near."""
 _MOST_RUNS: Final = 20
 """Unfinished at a time: what fails far and wide must not fill the queue in front of everything else."""
 
@@ -91,7 +93,7 @@ def reconcile_sensor(catalog: Catalog) -> dg.SensorDefinition:
     def reconciler(context: dg.SensorEvaluationContext) -> dg.SkipReason | list[dg.RunRequest]:
         instance = context.instance
         try:
-            with Workplace(read_settings(os.environ)) as here:
+            with Workplace(read_settings(os.environ), patience=_PATIENCE) as here:
                 found = reconcile(here, instance, looks_back=_LOOKS_BACK)
                 unfinished = runs_under_way(instance, name, here.records_as(Role.OPERATOR))
         except GadsError as error:

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Self
 
@@ -44,7 +44,8 @@ class Workplace:
     """Each part is made when it is first asked for, and put away when the workplace is left.
 
     Spark, gRPC and google-ads are imported with the parts that need them: most commands need none.
-    `outlived_by_database` keeps the database until the process ends.
+    `outlived_by_database` keeps the database until the process ends. `patience` is how long publishing waits for others
+    who publish, without end unless given.
     """
 
     def __init__(
@@ -53,8 +54,10 @@ class Workplace:
         *,
         session: "Callable[[], SparkSession] | None" = None,
         outlived_by_database: bool = False,
+        patience: timedelta | None = None,
     ) -> None:
         self.settings = settings
+        self._patience = patience
         self._given_session = session
         self._outlived_by_database = outlived_by_database
         self._open = ExitStack()
@@ -177,6 +180,7 @@ class Workplace:
             new_run_id=lambda: RunId(str(ULID())),
             now=_now,
             calls_at_once=self.settings.api_calls_at_once,
+            estranged=self.loader.estranged,
         )
 
     @cached_property
@@ -208,7 +212,12 @@ class Workplace:
             new_stage_id=lambda: StageId(str(ULID())),
             now=_now,
         )
-        return Loader(publisher=publisher, store=self.store_as(Role.LOADER), records=self.records_as(Role.LOADER))
+        return Loader(
+            publisher=publisher,
+            store=self.store_as(Role.LOADER),
+            records=self.records_as(Role.LOADER),
+            patience=self._patience,
+        )
 
     @cached_property
     def housekeeper(self) -> "Housekeeper":

@@ -2,7 +2,7 @@
 
 A demotion takes three steps, each safe to crash after: (a) `record_judgements` writes the attempt and an open intent,
 the status still success; (b) the warehouse appends the pointer that withdraws the rows, at the intent's version;
-(c) `finish_demotion` shows the failure and closes the intent. Nothing publishes the partition in between.
+(c) `finish_demotions` shows the failure and closes the intent. Nothing publishes the partition in between.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -83,9 +83,12 @@ _OPEN_DEMOTIONS = text("""
 
 _DEMOTIONS = select_by_keys(demotion)
 
-_CLOSE_DEMOTION = text("""
-    DELETE FROM demotion
-    WHERE source = :source AND customer_id = :customer_id AND query_name = :query_name AND logical_date = :logical_date
+_CLOSE_DEMOTIONS = text("""
+    DELETE FROM demotion AS d
+    USING jsonb_to_recordset(CAST(:keys AS jsonb))
+        AS k (source text, customer_id text, query_name text, logical_date date)
+    WHERE (d.source, d.customer_id, d.query_name, d.logical_date)
+        = (k.source, k.customer_id, k.query_name, k.logical_date)
 """)
 
 
@@ -94,7 +97,7 @@ class RecordedJudgement:
     """What the ledger holds about a judgement, from this call or from an earlier one with the same validation id.
 
     `state` is the partition's at the end of this call. `demotion_opened` is set as long as the withdrawal that the
-    judgement asked for is not finished: append the withdrawing pointer, then `finish_demotion`.
+    judgement asked for is not finished: append the withdrawing pointer, then `finish_demotions`.
     """
 
     key: PartitionKey
@@ -172,19 +175,22 @@ def record_judgements(
     return _answers(connection, judgements, states, attempts, repeated)
 
 
-def finish_demotion(connection: Connection, intent: DemotionIntent, *, now: datetime) -> PartitionState:
-    states = lock_states(connection, [intent.key])
-    if intent.key not in states:
-        raise TransitionError(f"{intent.key} has no state, so nothing of it can be demoted")
-    before = states[intent.key]
-    still_open = open_intents(connection, [intent.key]).get(intent.key)
-    if still_open is None or still_open.state_version != intent.state_version:
-        return before
-    after = state_after_demotion(before, still_open, now=now)
-    if after != before:
-        _update_states(connection, [(before, after)])
-    connection.execute(_CLOSE_DEMOTION, key_row(intent.key))
-    return after
+def finish_demotions(
+    connection: Connection, intents: Sequence[DemotionIntent], *, now: datetime
+) -> list[PartitionState]:
+    wanted = {intent.key: intent for intent in intents}
+    before = lock_states(connection, wanted)
+    if stateless := sorted(wanted.keys() - before.keys()):
+        raise TransitionError(f"{stateless[0]} has no state, so nothing of it can be demoted")
+    still_open = {
+        key: intent
+        for key, intent in open_intents(connection, wanted).items()
+        if intent.state_version == wanted[key].state_version
+    }
+    after = {key: state_after_demotion(before[key], intent, now=now) for key, intent in still_open.items()}
+    _update_states(connection, [(before[key], state) for key, state in after.items() if state != before[key]])
+    connection.execute(_CLOSE_DEMOTIONS, {"keys": keys_json(still_open)})
+    return [after.get(intent.key, before[intent.key]) for intent in intents]
 
 
 def _one_per_key(

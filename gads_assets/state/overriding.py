@@ -28,15 +28,18 @@ _RETURN_TO_PENDING = text("""
         AND s.version = n.version - 1 AND s.status = 'failed'
 """)
 
-# What a partition's version has passed needs no floor, and one that is logged is not logged again.
+# The state may have come past the pointer's version since it was restored, and still wait for a verdict on its run.
 _LOG_ADOPTIONS = text("""
     INSERT INTO override_log
-    SELECT n.* FROM jsonb_populate_recordset(NULL::override_log, CAST(:rows AS jsonb)) AS n
+    SELECT (jsonb_populate_record(n, jsonb_build_object('version_floor', f.version_floor))).*
+    FROM jsonb_populate_recordset(NULL::override_log, CAST(:rows AS jsonb)) AS n
+        LEFT JOIN partition_state AS s USING (source, customer_id, query_name, logical_date)
+        CROSS JOIN LATERAL (SELECT greatest(n.version_floor, s.version) AS version_floor) AS f
     WHERE NOT EXISTS (
-        SELECT FROM partition_state AS s
-        WHERE (s.source, s.customer_id, s.query_name, s.logical_date)
+        SELECT FROM override_log AS o
+        WHERE (o.source, o.customer_id, o.query_name, o.logical_date)
                 = (n.source, n.customer_id, n.query_name, n.logical_date)
-            AND s.version > n.version_floor)
+            AND o.action = 'adopt' AND o.version_floor >= f.version_floor)
     ON CONFLICT ON CONSTRAINT override_log_version_floor DO NOTHING
 """)
 

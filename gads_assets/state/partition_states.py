@@ -24,9 +24,15 @@ from gads_assets.domain.state import (
 )
 from gads_assets.errors import StateStoreError
 from gads_assets.state.connection import transaction
-from gads_assets.state.judging import LostRaceError, RecordedJudgement, finish_demotion, open_intents, record_judgements
+from gads_assets.state.judging import (
+    LostRaceError,
+    RecordedJudgement,
+    finish_demotions,
+    open_intents,
+    record_judgements,
+)
 from gads_assets.state.overriding import adopt, open_adoptions, return_to_pending
-from gads_assets.state.reconcilable import read_reconcilable
+from gads_assets.state.reconcilable import read_reconcilable, read_reconcilable_with
 from gads_assets.state.rescheduling import read_due
 from gads_assets.state.rows import (
     demotion_from_row,
@@ -136,14 +142,15 @@ class StateStore:
                 continue
         raise StateStoreError("partition states appear and vanish while being judged; see who writes the database")
 
-    def finish_demotion(self, intent: DemotionIntent, *, now: datetime) -> PartitionState:
-        """Shows the failure; call it once the pointer that withdraws the rows is appended. Returns the state after.
+    def finish_demotions(self, intents: Sequence[DemotionIntent], *, now: datetime) -> list[PartitionState]:
+        """Shows the failures, all or none; call it once the pointers that withdraw the rows are appended. Returns the
+        states after, in the order of the intents.
 
         Repeating it, or finishing an intent that another has replaced, changes nothing. When a newer run became the
         authority in between, the intent closes and that success stands.
         """
         with transaction(self._engine) as connection:
-            return finish_demotion(connection, intent, now=now)
+            return finish_demotions(connection, intents, now=now)
 
     def return_to_pending(
         self,
@@ -174,9 +181,9 @@ class StateStore:
     ) -> dict[PartitionKey, int]:
         """The control plane's, as operator: logs that these partitions go on above the versions of their pointers.
 
-        No state changes by it: the next verdict on such a partition makes the version above its floor, whatever the
-        state's own was. Returns the floors of those whose verdict is still to come, also from earlier calls; what is
-        logged already, or passed, is not logged again.
+        The floor is the pointer's version, or the state's own where that is higher. No state changes by it: the next
+        verdict on such a partition makes the version above its floor. Returns the floors; what waits for its verdict
+        already is not logged again.
         """
         with transaction(self._engine) as connection:
             return adopt(connection, pointers, actor=actor, reason=reason, now=now, new_override_id=new_override_id)
@@ -193,6 +200,11 @@ class StateStore:
         are of this query, one a partition: its current one, whatever its status."""
         with transaction(self._engine) as connection:
             return read_reconcilable(connection, source=source, query_name=query_name, pointers=pointers)
+
+    def reconcilable_with(self, pointers: Collection[Pointer]) -> dict[PartitionKey, Reconcilable]:
+        """The same, of the partitions of these pointers alone."""
+        with transaction(self._engine) as connection:
+            return read_reconcilable_with(connection, pointers)
 
     def open_demotions(self, keys: Iterable[PartitionKey] | None = None) -> list[DemotionIntent]:
         """In key order; None means all."""

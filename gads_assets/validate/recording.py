@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import groupby
 
 from pyspark.sql import SparkSession
 
@@ -65,7 +66,8 @@ class _Candidate:
 
 @dataclass(frozen=True, kw_only=True)
 class Validator:
-    """`withdraw` hides the rows of a partition whose authority was found bad; it must have done so when it returns.
+    """`withdraw` hides the rows of partitions of one query whose authorities were found bad, and has done so when it
+    returns.
     `shown` tells which run's rows readers see of each partition that has any to see."""
 
     session: Callable[[], SparkSession]
@@ -73,7 +75,7 @@ class Validator:
     catalog: Catalog
     store: StateStore
     records: RunRecords
-    withdraw: Callable[[DemotionIntent], None]
+    withdraw: Callable[[Sequence[DemotionIntent]], None]
     shown: Callable[[Sequence[PartitionKey]], Mapping[PartitionKey, RunId]]
     now: Callable[[], datetime]
 
@@ -118,15 +120,16 @@ class Validator:
         )
 
     def finish_demotions(self, intents: Iterable[DemotionIntent]) -> dict[PartitionKey, str]:
-        """Withdraws the rows, then shows the failure; each on its own. Returns those that could not be finished, and
-        why."""
+        """Withdraws the rows, then shows the failures; each query on its own. Returns those that could not be finished,
+        and why."""
         unfinished: dict[PartitionKey, str] = {}
-        for intent in intents:
+        for _, group in groupby(sorted(intents, key=_by_query), key=lambda intent: _by_query(intent)[:2]):
+            together = list(group)
             try:
-                self.withdraw(intent)
-                self.store.finish_demotion(intent, now=self.now())
+                self.withdraw(together)
+                self.store.finish_demotions(together, now=self.now())
             except GadsError as error:
-                unfinished[intent.key] = f"its rows could not be withdrawn: {error}"
+                unfinished |= {intent.key: f"its rows could not be withdrawn: {error}" for intent in together}
         return unfinished
 
     def _held_against_record(
@@ -260,6 +263,10 @@ class Validator:
             spend_micros=verdict.spend.micros if verdict.spend else None,
             comparable_spend_micros=verdict.spend.comparable_micros if verdict.spend else None,
         )
+
+
+def _by_query(intent: DemotionIntent) -> tuple[str, str, PartitionKey]:
+    return intent.key.source, intent.key.query_name, intent.key
 
 
 def _known_schema_version(state: PartitionState | None, run_id: RunId) -> str | None:

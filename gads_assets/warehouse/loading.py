@@ -2,17 +2,19 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
 from gads_assets.domain.keys import PartitionKey, RunId
 from gads_assets.domain.pointer import Authority, Pointer, PointerStatus
-from gads_assets.domain.reconciling import Difference, compare
+from gads_assets.domain.reconciling import Difference, compare, may_replace
 from gads_assets.domain.state import DemotionIntent, LoadRecord, PartitionState, Reconcilable
 from gads_assets.errors import PublishRefusedError
 from gads_assets.state.partition_states import AcceptedContent, StateStore
 from gads_assets.state.run_records import RunRecords
+from gads_assets.warehouse.pointers import pointers_of
 from gads_assets.warehouse.publishing import Published, Publisher, Withdrawal, current_state, publishing_scope
 
 LONGEST_LOAD: Final = timedelta(hours=6)
@@ -42,20 +44,23 @@ class Standing:
 
 @dataclass(frozen=True, kw_only=True)
 class Loader:
-    """`clock` counts seconds, and never back."""
+    """`clock` counts seconds, and never back. `patience` is how long it waits for others who publish, for ever unless
+    given."""
 
     publisher: Publisher
     store: StateStore
     records: RunRecords
+    patience: timedelta | None = None
     clock: Callable[[], float] = time.monotonic
 
     def load(self, keys: Sequence[PartitionKey]) -> Published:
         """Publishes the authority of each partition, all of one query, in one commit.
 
-        What state does not call a success is refused, and so is what the publisher refuses; the others are published.
+        What state does not call a success is refused, and so is what the publisher refuses, or what shows a run from a
+        history that this ledger does not have; the others are published.
         """
         query_name, started = keys[0].query_name, self.clock()
-        with self.records.exclusive(publishing_scope(keys[0].source, query_name)) as require_held:
+        with self._alone(keys[0].source, query_name) as require_held:
 
             def may_swap() -> None:
                 require_held()
@@ -66,22 +71,34 @@ class Loader:
                     )
 
             authorities = self._authorities(keys)
-            published = self.publisher.publish(query_name, authorities, before_swap=may_swap)
+            published = self.publisher.publish(
+                query_name, authorities, replaceable=self._replaceable, before_swap=may_swap
+            )
         self.store.record_loads(_load_record(pointer, published.pointer_version) for pointer in published.pointers)
         unsuccessful = set(keys) - {authority.key for authority in authorities}
         return replace(published, refused={**published.refused, **dict.fromkeys(unsuccessful, _NO_SUCCESS)})
 
-    def withdraw(self, intent: DemotionIntent) -> None:
-        """Hides a partition whose authority was rejected."""
-        key = intent.key
-        withdrawal = Withdrawal(
-            key=key,
-            run_id=intent.run_id,
-            schema_version=self.store.states([key])[key].schema_version or "",
-            state_version=intent.state_version,
-        )
-        with self.records.exclusive(publishing_scope(key.source, key.query_name)):
-            self.publisher.withdraw(key.query_name, [withdrawal])
+    def withdraw(self, intents: Sequence[DemotionIntent]) -> None:
+        """Hides partitions of one query whose authorities were rejected, in one commit."""
+        first = intents[0].key
+        states = self.store.states([intent.key for intent in intents])
+        withdrawals = [
+            Withdrawal(
+                key=intent.key,
+                run_id=intent.run_id,
+                schema_version=states[intent.key].schema_version or "",
+                state_version=intent.state_version,
+            )
+            for intent in intents
+        ]
+        with self._alone(first.source, first.query_name):
+            self.publisher.withdraw(first.query_name, withdrawals)
+
+    def estranged(self, keys: Sequence[PartitionKey]) -> set[PartitionKey]:
+        """Of these partitions, all of one query, those whose pointers are from a history that the ledger lacks."""
+        pointers = pointers_of(self.publisher.layout, keys)
+        differences = compare(self.store.reconcilable_with(pointers.values()), pointers) if pointers else {}
+        return {key for key, found in differences.items() if found is Difference.ESTRANGED}
 
     def compare(self, source: str, query_name: str) -> Standing:
         """Every partition of a query, as the ledger and the readers have it. What moves on between the two looks may
@@ -92,7 +109,7 @@ class Loader:
 
     def sweep(self, source: str, query_name: str) -> list[PartitionKey]:
         """Hides, in one commit, what the ledger does not call a success any more; returns it."""
-        with self.records.exclusive(publishing_scope(source, query_name)):
+        with self._alone(source, query_name):
             found = self.compare(source, query_name)
             withdrawals = [
                 Withdrawal(
@@ -106,6 +123,13 @@ class Loader:
             ]
             self.publisher.withdraw(query_name, withdrawals)
         return [each.key for each in withdrawals]
+
+    def _alone(self, source: str, query_name: str) -> AbstractContextManager[Callable[[], None]]:
+        return self.records.exclusive(publishing_scope(source, query_name), patience=self.patience)
+
+    def _replaceable(self, pointers: Sequence[Pointer]) -> set[PartitionKey]:
+        entries = self.store.reconcilable_with(pointers)
+        return {pointer.key for pointer in pointers if may_replace(entries[pointer.key], pointer)}
 
     def _authorities(self, keys: Sequence[PartitionKey]) -> list[Authority]:
         states = self.store.publishable(keys)

@@ -56,11 +56,17 @@ def read_pointers(table: DeltaTable, keys: Sequence[PartitionKey] | None = None)
     return current_pointers(_from_arrow(select(table, current_sql("this", condition=condition))))
 
 
-def shown_runs(layout: WarehouseLayout, keys: Sequence[PartitionKey]) -> dict[PartitionKey, RunId]:
-    """The run whose rows readers see, of each of these partitions that has any to see; all are of one query."""
+def pointers_of(layout: WarehouseLayout, keys: Sequence[PartitionKey]) -> dict[PartitionKey, Pointer]:
+    """The current pointer of each of these partitions that has one; all are of one query."""
     table = pointer_table(layout, keys[0].query_name) if keys else None
     current = read_pointers(table, keys) if table else {}
-    return {key: current[key].run_id for key in keys if key in current and current[key].status is PointerStatus.ACTIVE}
+    return {key: current[key] for key in keys if key in current}
+
+
+def shown_runs(layout: WarehouseLayout, keys: Sequence[PartitionKey]) -> dict[PartitionKey, RunId]:
+    """The run whose rows readers see, of each of these partitions that has any to see; all are of one query."""
+    pointers = pointers_of(layout, keys)
+    return {key: pointer.run_id for key, pointer in pointers.items() if pointer.status is PointerStatus.ACTIVE}
 
 
 def append_pointers(layout: WarehouseLayout, query_name: str, pointers: Sequence[Pointer]) -> int:

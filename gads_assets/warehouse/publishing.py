@@ -1,6 +1,6 @@
 """Publishing: stage, verify, and swap the pointers in one commit."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
@@ -21,6 +21,10 @@ from gads_assets.warehouse.staging import Stage, require_kept, stage_runs
 _OVERTAKEN: Final = (
     "the warehouse shows a newer state of it than the database has, and keeps what it shows; if the database was "
     "restored, `gads reconcile --adopt` makes the two agree"
+)
+_UNKNOWN: Final = (
+    "what the warehouse shows of it, or hides, is from a history that this database does not have, and stays so; "
+    "if the database was lost or restored, `gads reconcile --adopt` makes the two agree"
 )
 _DIFFERS: Final = "its rows are not what the validator saw when it accepted the run; revalidate it"
 
@@ -46,6 +50,10 @@ class Withdrawal:
     state_version: int
 
 
+def _all(pointers: Sequence[Pointer]) -> set[PartitionKey]:
+    return {pointer.key for pointer in pointers}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Publisher:
     session: Callable[[], SparkSession]
@@ -56,13 +64,18 @@ class Publisher:
     now: Callable[[], datetime]
 
     def publish(
-        self, query_name: str, authorities: Sequence[Authority], *, before_swap: Callable[[], None] = lambda: None
+        self,
+        query_name: str,
+        authorities: Sequence[Authority],
+        *,
+        replaceable: Callable[[Sequence[Pointer]], Collection[PartitionKey]] = _all,
+        before_swap: Callable[[], None] = lambda: None,
     ) -> Published:
         """Makes these runs what readers see, all in one commit; those that are published already are left alone.
 
-        A partition is refused if readers see a newer state of it, or if its run is not what it was when it was judged;
-        the others are published without it. `before_swap` may raise, and does nothing else, once everything is staged
-        and before readers see it.
+        A partition is refused if readers see a newer state of it, if its pointer is not among the `replaceable` ones,
+        or if its run is not what it was when it was judged; the others are published without it. `before_swap` may
+        raise, and does nothing else, once everything is staged and before readers see it.
         A crash at any moment leaves readers on the pointers they had, or on all of the new ones.
         """
         keys = [authority.key for authority in authorities]
@@ -74,7 +87,10 @@ class Publisher:
         published = [current[authority.key] for authority in plan.already_published]
         refused = {authority.key: _OVERTAKEN for authority in plan.overtaken}
         version = table.version() if table else -1
-        stages, unstaged = self._stage(query_name, plan.to_stage)
+        replaced = [current[authority.key] for authority in plan.to_stage if authority.key in current]
+        kept = {pointer.key for pointer in replaced}.difference(replaceable(replaced) if replaced else ())
+        refused |= dict.fromkeys(kept, _UNKNOWN)
+        stages, unstaged = self._stage(query_name, [each for each in plan.to_stage if each.key not in kept])
         refused |= unstaged
         swapped = _pointers(stages, loaded_at=self.now())
         if swapped:

@@ -127,7 +127,7 @@ class Ledger:
 
     def finish(self, intent: DemotionIntent, crash: Crash | None = None) -> None:
         day, at = intent.key.logical_date, next(self._numbers)
-        happened = self.users.validator.attempt(lambda store: store.finish_demotion(intent, now=_time(at)), crash)
+        happened = self.users.validator.attempt(lambda store: store.finish_demotions([intent], now=_time(at))[0], crash)
         if happened.is_committed:
             self.model[day] = finished(self.model[day], intent, at=at)
         if happened.answer is not None:

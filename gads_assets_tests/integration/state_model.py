@@ -148,10 +148,9 @@ def returned(before: Partition, *, at: int) -> Partition:
 
 
 def adopted(before: Partition, floor: int) -> Partition:
-    """Nothing but a record, once for each floor that is not passed yet."""
-    if floor < before.version or floor in before.floors:
-        return before
-    return replace(before, floors=tuple(sorted([*before.floors, floor])))
+    """Nothing but a record, never below the state's own version, and none beside one that is as high."""
+    floor = max(floor, before.version)
+    return before if any(known >= floor for known in before.floors) else replace(before, floors=(*before.floors, floor))
 
 
 def withdrawn(before: Partition, intent: DemotionIntent, *, stage: str) -> Partition:

@@ -489,6 +489,7 @@ def extract_partitions(source: GoogleAdsSource, sink: RawSink, store: StateStore
             new_run_id=new_run_id,
             now=lambda: NOW,
             calls_at_once=8,
+            estranged=lambda _: (),
         )
         return extractor.extract(
             CATALOG.query("campaign"),

@@ -99,6 +99,7 @@ def extract(tmp_path: Path, engine: Engine, budget: OperationsBudget) -> Callabl
             new_run_id=lambda: RunId(str(ULID())),
             now=lambda: clock.now,
             calls_at_once=calls_at_once,
+            estranged=lambda _: (),
         )
         return extractor.extract(
             CATALOG.query(keys[0].query_name), keys, AGENCY, code_version="test", dagster_run_id="run"
@@ -323,6 +324,7 @@ def test_the_extractors_role_is_enough_for_all_of_it_and_reaches_no_state(
         new_run_id=lambda: RunId(str(ULID())),
         now=lambda: clock.now,
         calls_at_once=8,
+        estranged=lambda _: (),
     )
 
     extraction = extractor.extract(
@@ -365,6 +367,7 @@ def test_a_month_of_a_hundred_accounts_and_twelve_queries_costs_one_operation_a_
             new_run_id=lambda: RunId(str(ULID())),
             now=lambda: NOW,
             calls_at_once=8,
+            estranged=lambda _: (),
         )
         for query in CATALOG.queries.values():
             keys = [

@@ -97,20 +97,29 @@ def test_several_verdicts_at_once_use_a_floor_once(operator: StateStore, validat
     assert [each.state_version for each in recorded] == [8, 9]
 
 
-def test_what_is_logged_or_passed_is_not_logged_again(
-    store: StateStore, engine: Engine, operator: StateStore, validator: StateStore
+def test_what_waits_for_its_verdict_is_not_logged_again(
+    engine: Engine, operator: StateStore, validator: StateStore
+) -> None:
+    for version in (7, 7, 6):
+        assert adopt(operator, pointer(version)) == {KEY: 7}
+    assert logged(engine) == [(KEY.logical_date, "adopt", 7, NEWER_RUN, "ana")]
+
+    record(validator, judgement())
+    assert validator.open_adoptions([KEY]) == {}
+    assert adopt(operator, pointer(9)) == {KEY: 9}
+    assert record(validator, judgement(NEWER_RUN, NEWER_SEQ)).state.version == 10
+
+
+def test_a_state_that_has_passed_the_pointer_since_it_was_restored_waits_for_a_verdict_above_itself(
+    store: StateStore, operator: StateStore, validator: StateStore
 ) -> None:
     succeeded(store)
-    passed, behind = pointer(1), pointer(7, key=neighbour(1))
-    for _ in range(2):
-        assert adopt(operator, passed, behind) == {behind.key: 7}
-    [row] = logged(engine)
-    assert row == (behind.key.logical_date, "adopt", 7, NEWER_RUN, "ana")
-
-    record(validator, judgement(), behind.key)
-    assert adopt(operator, behind) == {}
-    assert adopt(operator, replace(behind, state_version=9)) == {behind.key: 9}
-    assert record(validator, judgement(), behind.key).state.version == 10
+    assert adopt(operator, pointer(1)) == {KEY: 2}
+    assert not operator.reconcilable_with([pointer(1)])[KEY].adopted_pointer
+    assert record(validator, judgement(NEWER_RUN, NEWER_SEQ)).state.version == 3
+    assert operator.open_adoptions([KEY]) == {}
+    assert operator.reconcilable_with([pointer(1)])[KEY].adopted_pointer
+    assert not operator.reconcilable_with([pointer(1, run_id=RUN)])[KEY].adopted_pointer
 
 
 def test_a_pointer_at_the_states_own_version_waits_for_a_verdict_too(
@@ -150,7 +159,7 @@ def test_a_demotion_and_a_return_to_pending_take_up_no_floor(
     demoting(store)
     adopt(operator, pointer(7))
     [intent] = validator.open_demotions()
-    assert validator.finish_demotion(intent, now=NOW).version == 4
+    assert validator.finish_demotions([intent], now=NOW)[0].version == 4
     [after] = operator.return_to_pending([KEY], actor="ana", reason="mended", now=NOW, new_override_id=new_override_id)
     assert after.version == 5
     assert record(validator, judgement(NEWER_RUN, NEWER_SEQ)).state.version == 8
@@ -178,19 +187,49 @@ def test_all_that_a_reconciler_compares_comes_at_once(store: StateStore, operato
     states = store.states([withdrawn, unknown, unpublished, rejected])
     assert found == {
         withdrawn: Reconcilable(
-            state=states[withdrawn], is_being_withdrawn=True, knows_pointer=True, version_floor=None
+            state=states[withdrawn],
+            is_being_withdrawn=True,
+            knows_pointer=True,
+            spoke_since_pointer=True,
+            adopted_pointer=False,
+            version_floor=None,
         ),
-        unknown: Reconcilable(state=states[unknown], is_being_withdrawn=False, knows_pointer=False, version_floor=None),
+        unknown: Reconcilable(
+            state=states[unknown],
+            is_being_withdrawn=False,
+            knows_pointer=False,
+            spoke_since_pointer=False,
+            adopted_pointer=False,
+            version_floor=None,
+        ),
         unpublished: Reconcilable(
-            state=states[unpublished], is_being_withdrawn=False, knows_pointer=False, version_floor=None
+            state=states[unpublished],
+            is_being_withdrawn=False,
+            knows_pointer=False,
+            spoke_since_pointer=False,
+            adopted_pointer=False,
+            version_floor=None,
         ),
-        lost: Reconcilable(state=None, is_being_withdrawn=False, knows_pointer=False, version_floor=7),
+        lost: Reconcilable(
+            state=None,
+            is_being_withdrawn=False,
+            knows_pointer=False,
+            spoke_since_pointer=False,
+            adopted_pointer=False,
+            version_floor=7,
+        ),
         rejected: Reconcilable(
-            state=states[rejected], is_being_withdrawn=False, knows_pointer=True, version_floor=None
+            state=states[rejected],
+            is_being_withdrawn=False,
+            knows_pointer=True,
+            spoke_since_pointer=True,
+            adopted_pointer=False,
+            version_floor=None,
         ),
     }
     assert list(found) == sorted(found)
     assert operator.reconcilable("campaign", [], source="another") == {}
+    assert operator.reconcilable_with(pointers) == {each.key: found[each.key] for each in pointers}
 
 
 def test_numbers_are_raised_and_never_lowered_by_whoever_may_take_them(acting: Callable[[Role], Engine]) -> None:

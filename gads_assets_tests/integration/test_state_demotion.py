@@ -81,7 +81,7 @@ def test_an_undisturbed_demotion_ends_failed_two_versions_later_with_one_attempt
     store: StateStore, published: Judgement
 ) -> None:
     intent = demote(store, published)
-    finished = store.finish_demotion(intent, now=LATER)
+    finished = store.finish_demotions([intent], now=LATER)[0]
     assert intent.state_version == 2
     assert (finished.status, finished.version, finished.attempt_count) == (PartitionStatus.FAILED, 3, 2)
     assert (finished.current_run_id, finished.error_message) == (published.run_id, "bad, says revalidation")
@@ -115,16 +115,16 @@ def test_a_crash_before_the_failure_shows_is_finished_by_whoever_lists_the_open_
     demote(store, published)
     reconciler = restarted()
     [found] = reconciler.open_demotions()
-    assert reconciler.finish_demotion(found, now=LATER).status is PartitionStatus.FAILED
+    assert reconciler.finish_demotions([found], now=LATER)[0].status is PartitionStatus.FAILED
 
 
 def test_a_crash_after_the_failure_shows_leaves_nothing_to_do_and_repeating_changes_nothing(
     store: StateStore, published: Judgement, restarted: Restart
 ) -> None:
     intent = demote(store, published)
-    finished = store.finish_demotion(intent, now=NOW)
+    finished = store.finish_demotions([intent], now=NOW)[0]
     survivor = restarted()
-    assert survivor.finish_demotion(intent, now=LATER) == finished
+    assert survivor.finish_demotions([intent], now=LATER)[0] == finished
     again = record(survivor, judged(published.run_id, published.run_seq, accepted=False, root="revalidation"))
     assert (again.repeated, again.demotion_opened) == (True, None)
     assert survivor.states([KEY])[KEY] == finished
@@ -137,7 +137,7 @@ def test_a_newer_run_accepted_meanwhile_stays_unpublishable_until_the_withdrawal
     newer = judged(str(ULID()), 20, accepted=True, root="retry")
     record(store, newer)
     assert publishable(store) == [NEIGHBOUR]
-    finished = store.finish_demotion(intent, now=LATER)
+    finished = store.finish_demotions([intent], now=LATER)[0]
     assert (finished.status, finished.current_run_id, finished.version) == (PartitionStatus.SUCCESS, newer.run_id, 3)
     assert publishable(store) == [KEY, NEIGHBOUR]
 
@@ -148,7 +148,7 @@ def test_rejecting_the_authority_again_while_it_is_withdrawn_counts_and_keeps_th
     intent = demote(store, published)
     second = record(store, judged(published.run_id, published.run_seq, accepted=False, root="another"))
     assert (second.outcome, second.demotion_opened, second.state.attempt_count) == (AttemptOutcome.DEMOTED, intent, 3)
-    assert store.finish_demotion(intent, now=LATER).version == 4
+    assert store.finish_demotions([intent], now=LATER)[0].version == 4
 
 
 def test_a_second_authority_found_bad_while_the_first_is_withdrawn_takes_over_the_intent(
@@ -159,13 +159,13 @@ def test_a_second_authority_found_bad_while_the_first_is_withdrawn_takes_over_th
     record(store, newer)
     second = demote(store, newer)
     assert store.open_demotions() == [second]
-    assert store.finish_demotion(first, now=LATER).status is PartitionStatus.SUCCESS
+    assert store.finish_demotions([first], now=LATER)[0].status is PartitionStatus.SUCCESS
     assert publishable(store) == [NEIGHBOUR]
-    assert store.finish_demotion(second, now=LATER).status is PartitionStatus.FAILED
+    assert store.finish_demotions([second], now=LATER)[0].status is PartitionStatus.FAILED
 
 
 def test_a_demoted_run_that_passes_again_becomes_publishable_again(store: StateStore, published: Judgement) -> None:
-    store.finish_demotion(demote(store, published), now=NOW)
+    store.finish_demotions([demote(store, published)], now=NOW)
     restored = record(store, judged(published.run_id, published.run_seq, accepted=True, root="restored"))
     assert (restored.state.status, restored.state.version) == (PartitionStatus.SUCCESS, 4)
     assert publishable(store) == [KEY, NEIGHBOUR]
@@ -181,4 +181,4 @@ def test_finishing_a_demotion_of_a_partition_without_state_is_refused(store: Sta
         started_at=NOW,
     )
     with pytest.raises(TransitionError, match="has no state"):
-        store.finish_demotion(invented, now=NOW)
+        store.finish_demotions([invented], now=NOW)

@@ -156,7 +156,7 @@ def test_every_history_that_the_rules_allow_passes_the_guards(store: StateStore)
         outcomes.update(answer.outcome for answer in answers)
         for intent in store.open_demotions():
             if doing[intent.key] == "finish":
-                store.finish_demotion(intent, now=NOW)
+                store.finish_demotions([intent], now=NOW)
                 outcomes["finished"] += 1  # type: ignore[index]
         failures = [key for key, state in store.states(keys).items() if state.status is PartitionStatus.FAILED]
         store.return_to_pending(

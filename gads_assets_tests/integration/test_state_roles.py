@@ -148,7 +148,7 @@ def test_every_role_can_do_its_own_work(acting: Callable[[Role], Engine], store:
     record(stores[Role.VALIDATOR], judgement(accepted=False))
     [intent] = stores[Role.VALIDATOR].open_demotions([KEY])
     assert stores[Role.CONSUMER].open_demotions() == [intent]
-    assert stores[Role.VALIDATOR].finish_demotion(intent, now=NOW).status is PartitionStatus.FAILED
+    assert stores[Role.VALIDATOR].finish_demotions([intent], now=NOW)[0].status is PartitionStatus.FAILED
     with transaction(engines[Role.OPERATOR]) as connection:
         connection.execute(
             text("""
@@ -443,7 +443,7 @@ def test_a_return_to_pending_is_logged_and_keeps_count_and_authority(
     succeeded(store)
     record(store, judgement(accepted=False))
     [intent] = store.open_demotions()
-    before = store.finish_demotion(intent, now=NOW)
+    before = store.finish_demotions([intent], now=NOW)[0]
     later = NOW + timedelta(hours=1)
     [after] = StateStore(acting(Role.OPERATOR)).return_to_pending(
         [KEY, KEY],

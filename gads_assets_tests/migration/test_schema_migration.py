@@ -215,7 +215,7 @@ def test_a_ledger_of_the_first_schema_keeps_every_row_and_goes_on_under_the_new_
     with opened(url) as owner, opened(url, Role.VALIDATOR) as validator, opened(url, Role.OPERATOR) as operator:
         store = StateStore(validator)
         [intent] = store.open_demotions()
-        assert store.finish_demotion(intent, now=NOW).status is PartitionStatus.FAILED
+        assert store.finish_demotions([intent], now=NOW)[0].status is PartitionStatus.FAILED
         return_to_pending(StateStore(operator), KEY, neighbour(2))
         assert record(store, judgement(accepted=False)).attempt_number == 2
         assert record(store, judgement(), neighbour(1)).attempt_number == 2

@@ -3,7 +3,7 @@
 import gzip
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -38,7 +38,7 @@ NOW = datetime(2024, 7, 1, 12, tzinfo=UTC)
 BAD = BAD_FILES | BAD_ROWS
 LONGEST_MESSAGE = 2_000
 
-Withdraw = Callable[[DemotionIntent], None]
+Withdraw = Callable[[Sequence[DemotionIntent]], None]
 
 
 class Bench:
@@ -116,8 +116,8 @@ def _has_a_readable_seal(sink: RawSink, run: Run) -> bool:
     return True
 
 
-def _never_withdrawn(intent: DemotionIntent) -> None:
-    pytest.fail(f"{intent.key} was published by nobody")
+def _never_withdrawn(intents: Sequence[DemotionIntent]) -> None:
+    pytest.fail(f"{intents[0].key} was published by nobody")
 
 
 @pytest.fixture
@@ -273,9 +273,9 @@ def test_an_authority_that_was_damaged_after_its_success_is_withdrawn_and_fails(
         damage(runs[name])
     withdrawn: list[PartitionKey] = []
 
-    def withdraw(intent: DemotionIntent) -> None:
-        assert intent in bench.store.open_demotions([intent.key])
-        withdrawn.append(intent.key)
+    def withdraw(intents: Sequence[DemotionIntent]) -> None:
+        assert list(intents) == bench.store.open_demotions([intent.key for intent in intents])
+        withdrawn.extend(intent.key for intent in intents)
 
     bench.validate(lambda: spark, _keys(runs), dagster_run_id="revalidation", withdraw=withdraw)
 

@@ -7,6 +7,7 @@ import pytest
 
 from gads_assets.domain.keys import PartitionKey
 from gads_assets.domain.manifest import RunManifest
+from gads_assets.domain.reconciling import Difference
 from gads_assets.domain.roles import Role
 from gads_assets.domain.state import AttemptOutcome, PartitionStatus, Reconcilable
 from gads_assets.extract.restoring import restore_extractions
@@ -49,8 +50,9 @@ def back_up(site: Site, postgres_url: str) -> Iterator[Callable[[], None]]:
 def adopt(site: Site) -> dict[PartitionKey, int]:
     """As an operator does it for all of a query, the sealed runs first."""
     restore_extractions(site.here.sink, site.here.store_as(Role.EXTRACTOR), "google_ads")
+    found = site.here.loader.compare("google_ads", "campaign")
     return site.here.store_as(Role.OPERATOR).adopt(
-        current_state(site.here.layout, "campaign").values(),
+        [found.pointers[key] for key in found.with_difference(Difference.ESTRANGED)],
         actor="ana",
         reason="restored from a backup",
         now=NOW,
@@ -176,3 +178,71 @@ def test_a_run_that_is_shown_and_whose_seal_is_gone_keeps_its_rows_and_no_other_
     assert f"run {shown.run_id} of {DAY} has no seal" in validation.unjudged[DAY]
     assert site.here.store_as(Role.CONSUMER).states([DAY]) == {}
     assert site.shown(DAY) == shown.run_id
+
+
+@pytest.mark.parametrize("verdicts", [(False, False, False), (True, False, False), (True, True, True)])
+def test_whatever_is_judged_after_a_restore_readers_keep_what_they_see_until_it_is_adopted(
+    site: Site, go_back: Callable[[str], None], back_up: Callable[[], None], verdicts: tuple[bool, ...]
+) -> None:
+    """Good and bad runs come in before anybody notices, and raise the version above the pointer's."""
+    site.publish(DAY, run="first")
+    back_up()
+    shown = site.publish(DAY, run="second")
+    go_back("backup")
+    for number, good in enumerate(verdicts):
+        site.extract(DAY, good=good, run=f"since {number}")
+        site.judge(DAY, run=f"since {number}")
+    state = site.state(DAY)
+    assert (state.status, state.version) == (PartitionStatus.SUCCESS, 4)
+
+    [refusal] = site.here.loader.load([DAY]).refused.values()
+    assert "from a history that this database does not have" in refusal
+    assert site.here.loader.estranged([DAY]) == {DAY}
+    assert site.shown(DAY) == shown.run_id
+
+    assert adopt(site) == {DAY: 4}
+    site.judge(DAY, run="reconciling", only_unjudged=True)
+    site.here.loader.load([DAY])
+    assert site.shown(DAY) == site.state(DAY).current_run_id
+    assert site.here.loader.compare("google_ads", "campaign").differences == {}
+    assert site.here.loader.estranged([DAY]) == set()
+
+
+def test_a_failure_that_follows_a_restore_is_adopted_too(
+    site: Site, go_back: Callable[[str], None], back_up: Callable[[], None]
+) -> None:
+    back_up()
+    shown = site.publish(DAY, run="first")
+    go_back("backup")
+    for run in ("bad", "worse"):
+        site.extract(DAY, good=False, run=run)
+        site.judge(DAY, run=run)
+    assert (site.state(DAY).status, site.state(DAY).version) == (PartitionStatus.FAILED, 2)
+    assert site.shown(DAY) == shown.run_id
+
+    assert adopt(site) == {DAY: 2}
+    site.judge(DAY, run="reconciling", only_unjudged=True)
+
+    assert (site.state(DAY).status, site.state(DAY).current_run_id) == (PartitionStatus.SUCCESS, shown.run_id)
+    assert site.here.loader.compare("google_ads", "campaign").differences == {}
+
+
+def test_what_was_withdrawn_since_the_backup_is_not_shown_again_by_attempts_that_change_nothing(
+    site: Site, go_back: Callable[[str], None], back_up: Callable[[], None]
+) -> None:
+    run = site.publish(DAY, run="first")
+    back_up()
+    damage(site, run)
+    site.judge(DAY, run="revalidation")
+    go_back("backup")
+    for number in range(3):
+        site.extract(DAY, good=False, run=f"bad {number}")
+        site.judge(DAY, run=f"bad {number}")
+    assert (site.state(DAY).status, site.state(DAY).version) == (PartitionStatus.SUCCESS, 4)
+
+    assert site.here.loader.load([DAY]).refused
+    assert site.shown(DAY) is None
+
+    assert adopt(site) == {DAY: 4}
+    site.judge(DAY, run="reconciling", only_unjudged=True)
+    assert (site.state(DAY).status, site.shown(DAY)) == (PartitionStatus.FAILED, None)

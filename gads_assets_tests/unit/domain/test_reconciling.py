@@ -43,9 +43,25 @@ HIDDEN = replace(SHOWN, status=PointerStatus.UNAVAILABLE, state_version=5)
 
 
 def difference(
-    state: PartitionState | None, pointer: Pointer | None, *, demoting: bool = False, known: bool = True
+    state: PartitionState | None,
+    pointer: Pointer | None,
+    *,
+    demoting: bool = False,
+    known: bool = True,
+    spoke: bool = True,
+    adopted: bool = False,
 ) -> Difference | None:
-    entry = Reconcilable(state=state, is_being_withdrawn=demoting, knows_pointer=known, version_floor=None)
+    entry = Reconcilable(
+        state=state,
+        is_being_withdrawn=demoting,
+        knows_pointer=known,
+        spoke_since_pointer=spoke
+        and pointer is not None
+        and state is not None
+        and pointer.state_version < state.version,
+        adopted_pointer=adopted,
+        version_floor=None,
+    )
     return compare({KEY: entry}, {KEY: pointer} if pointer else {}).get(KEY)
 
 
@@ -107,5 +123,22 @@ def test_nothing_is_taken_away_or_loaded_for_a_history_that_the_ledger_does_not_
     assert difference(state, pointer) is Difference.ESTRANGED
 
 
-def test_a_run_that_the_ledger_never_accepted_is_not_taken_away_by_failures_that_follow_a_restore() -> None:
-    assert difference(FAILED, replace(SHOWN, run_id=OTHER), known=False) is Difference.ESTRANGED
+@pytest.mark.parametrize("state", [FAILED, replace(SUCCESS, version=6)])
+def test_a_run_that_the_ledger_never_judged_is_not_taken_away_by_what_follows_a_restore(state: PartitionState) -> None:
+    assert difference(state, replace(SHOWN, run_id=OTHER), known=False) is Difference.ESTRANGED
+
+
+def test_once_adopted_it_gives_way_to_a_newer_success_and_to_no_failure() -> None:
+    shown = replace(SHOWN, run_id=OTHER)
+    assert difference(replace(SUCCESS, version=6), shown, known=False, adopted=True) is Difference.NOT_LOADED
+    assert difference(FAILED, shown, known=False, adopted=True) is Difference.ESTRANGED
+
+
+@pytest.mark.parametrize("pointer", [HIDDEN, replace(SHOWN, run_id=OTHER)])
+def test_an_authority_accepted_before_the_pointer_does_not_replace_it_however_many_attempts_followed(
+    pointer: Pointer,
+) -> None:
+    """Restored from before a withdrawal, or from before another run took over; then attempts that changed nothing."""
+    restored = replace(SUCCESS, version=9)
+    assert difference(restored, pointer, spoke=False) is Difference.ESTRANGED
+    assert difference(restored, pointer) is Difference.NOT_LOADED
