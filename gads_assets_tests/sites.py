@@ -53,6 +53,12 @@ class Site:
         assert self.shown(key) == sealed.run_id
         return sealed
 
+    def spoil(self, key: PartitionKey) -> None:
+        """The newest sealed run of a partition is not what it was any more: its next judging rejects it."""
+        run_id = self.here.sink.sealed_runs(key)[-1]
+        [payload] = self.here.sink.payload_uris(self.here.sink.manifest(key, run_id))
+        Path(payload).write_bytes(b"")
+
     def state(self, key: PartitionKey) -> PartitionState:
         return self.here.store_as(Role.CONSUMER).states([key])[key]
 

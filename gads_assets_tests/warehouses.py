@@ -4,10 +4,11 @@ import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 from itertools import count
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from ulid import ULID
@@ -112,6 +113,18 @@ def let_pass(table: Path, hours: float) -> None:
                         action[kind][moment] -= int(hours * 3_600_000)
             file.write_text("".join(json.dumps(action) + "\n" for action in actions))
         os.utime(file, (then, then))
+
+
+def many_pointers(like: pa.Table, generation: int, part: int) -> pa.Table:
+    """Of 6,250 partitions, like the first of these; every fifth generation's tombstones among them."""
+    number = np.arange(6_250) + part * 6_250
+    columns = {name: pa.repeat(like[name][0], len(number)) for name in like.schema.names}
+    columns["customer_id"] = pa.array([str(2_000_000_000 + each) for each in number % 125])
+    columns["logical_date"] = pa.array([date(2023, 1, 1) + timedelta(days=int(each)) for each in number // 125])
+    columns["stage_id"] = pa.array([f"01HZ{generation:04}{each // 500:018}" for each in number])
+    columns["state_version"] = pa.array(generation + number % 3, pa.int64())
+    columns["status"] = pa.array(["unavailable" if each % 5 == generation else "active" for each in number])
+    return pa.table(columns).cast(like.schema)
 
 
 def _sorted(rows: list[dict[str, object]]) -> list[dict[str, object]]:

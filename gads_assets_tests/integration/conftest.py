@@ -2,8 +2,10 @@
 
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 from sqlalchemy import Engine, text
 
 from gads_assets.domain.roles import Role
@@ -11,6 +13,7 @@ from gads_assets.state.connection import open_engine, parse_database_url
 from gads_assets.state.migration import migrate
 from gads_assets.state.partition_states import StateStore
 from gads_assets.state.server import running_database
+from gads_assets_tests.sites import Site, make_site
 
 _PATIENCE_SECONDS = 120
 _TEMPLATE = "migrated"
@@ -58,6 +61,14 @@ def acting(database_url: str, request: pytest.FixtureRequest) -> Callable[[Role]
         return engine
 
     return open_as
+
+
+@pytest.fixture
+def site(spark: SparkSession, database_url: str, tmp_path: Path) -> Iterator[Site]:
+    """Its tables are those that the fixture `warehouse` reads."""
+    made = make_site(tmp_path, database_url, lambda: spark)
+    with made.here:
+        yield made
 
 
 @pytest.fixture

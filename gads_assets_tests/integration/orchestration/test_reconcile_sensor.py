@@ -13,7 +13,7 @@ from gads_assets.domain.roles import Role
 from gads_assets.domain.state import PartitionStatus
 from gads_assets.orchestration import reconciling, requested_runs
 from gads_assets.orchestration.presence import join
-from gads_assets_tests.worlds import BERLIN, NEW_YORK, RAW, TABLE, VERDICT, World, key
+from gads_assets_tests.worlds import BERLIN, NEW_YORK, RAW, TABLE, VERDICT, World, key, step_failure
 
 pytestmark = pytest.mark.filterwarnings("ignore::dagster.BetaWarning", "ignore::dagster.PreviewWarning")
 
@@ -119,6 +119,41 @@ def test_a_demotion_that_was_killed_half_way_is_finished_at_once(
     assert agency.tick() == ([], AGREED)
 
 
+def test_a_tick_does_not_wait_long_for_a_loader_and_says_what_it_left(
+    agency: Agency, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = agency.world
+    world.run(FIRST, LAST)
+    _spoil(world, FIRST)
+    with monkeypatch.context() as killed:
+        killed.setattr("gads_assets.validate.recording.Validator.finish_demotions", lambda *_: {})
+        world.check_alone(FIRST)
+    monkeypatch.setattr("gads_assets.orchestration.sensors._PATIENCE", timedelta(milliseconds=200))
+
+    with world.here.records_as(Role.LOADER).exclusive("publish google_ads/campaign"):
+        requests, skipped = agency.tick()
+
+    assert requests == []
+    assert skipped
+    assert skipped.startswith("1 withdrawals cannot be finished: its rows could not be withdrawn: others have had the")
+    assert agency.tick() == ([], "1 withdrawals that were half way are finished")
+
+
+def test_successes_of_customers_that_dagster_has_lost_are_named_with_the_fix(agency: Agency) -> None:
+    world = agency.world
+    world.run(FIRST, LAST, assets=[RAW])
+    for customer in (NEW_YORK, BERLIN):
+        world.instance.delete_dynamic_partition("google_ads_customers", customer)
+
+    requests, skipped = agency.tick()
+
+    assert requests == []
+    assert skipped == "4 successes wait to be loaded; " + "; ".join(
+        f"2 of them cannot be launched: customer {customer} is not registered; run `gads customers sync`"
+        for customer in (NEW_YORK, BERLIN)
+    )
+
+
 def test_a_pointer_whose_state_is_no_success_any_more_is_hidden(agency: Agency, engine: Engine) -> None:
     """As a restored warehouse would show it: the ledger says failed, and knows the run."""
     world = agency.world
@@ -165,6 +200,14 @@ def test_a_lost_or_restored_database_takes_nothing_from_readers(
     assert skipped
     assert skipped.startswith("4 partitions are shown from a history that the database does not have")
     assert "run `gads reconcile --adopt`" in skipped
+    assert world.published() == before
+
+    sealed = world.here.sink.sealed_runs(key(FIRST))
+    extracting = world.run(FIRST, assets=[RAW])
+    assert "could pass for older than those that it lost; run `gads reconcile --adopt`" in step_failure(
+        extracting, "google_ads__raw__campaign"
+    )
+    assert world.here.sink.sealed_runs(key(FIRST)) == sealed
     assert world.published() == before
 
 

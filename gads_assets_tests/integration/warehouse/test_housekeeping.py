@@ -5,13 +5,11 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from itertools import count
 from pathlib import Path
 from typing import NoReturn
 
-import numpy as np
-import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
@@ -31,7 +29,7 @@ from gads_assets.warehouse.publishing import publishing_scope
 from gads_assets.warehouse.reading import published_rows
 from gads_assets_tests.integration.conftest import wait_until, waiting_for_locks
 from gads_assets_tests.sealed_runs import COLUMNS, QUERY, catalog, key, row, schema, seal
-from gads_assets_tests.warehouses import Warehouse, let_pass
+from gads_assets_tests.warehouses import Warehouse, let_pass, many_pointers
 
 RETENTION = 48
 FIRST, SECOND = key(day="2024-06-01"), key(day="2024-06-02")
@@ -468,7 +466,7 @@ def test_of_a_hundred_thousand_pointers_exactly_the_current_ones_stay(
     uri, like = warehouse.layout.pointers(QUERY), warehouse.pointer_rows()
     for generation in range(4):
         for part in range(4):
-            write_deltalake(uri, many(like, generation, part), mode="append")
+            write_deltalake(uri, many_pointers(like, generation, part), mode="append")
     let_pass(Path(uri), RETENTION + 1)
     stored = pointers(warehouse)
     expected = current_pointers(read_pointers(stored).values())
@@ -479,18 +477,6 @@ def test_of_a_hundred_thousand_pointers_exactly_the_current_ones_stay(
     assert warehouse.pointer_rows().num_rows == 25_001
     assert read_pointers(pointers(warehouse)) == expected
     assert replace(housekeeper, session=_crash, records=_crash).tidy(QUERY) == NOTHING
-
-
-def many(like: pa.Table, generation: int, part: int) -> pa.Table:
-    """6,250 partitions' pointers; every fifth generation's tombstones among them."""
-    number = np.arange(6_250) + part * 6_250
-    columns = {name: pa.repeat(like[name][0], len(number)) for name in like.schema.names}
-    columns["customer_id"] = pa.array([str(2_000_000_000 + each) for each in number % 125])
-    columns["logical_date"] = pa.array([date(2023, 1, 1) + timedelta(days=int(each)) for each in number // 125])
-    columns["stage_id"] = pa.array([f"01HZ{generation:04}{each // 500:018}" for each in number])
-    columns["state_version"] = pa.array(generation + number % 3, pa.int64())
-    columns["status"] = pa.array(["unavailable" if each % 5 == generation else "active" for each in number])
-    return pa.table(columns).cast(like.schema)
 
 
 def _crash() -> NoReturn:

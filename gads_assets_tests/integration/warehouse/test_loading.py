@@ -3,33 +3,25 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import count
-from pathlib import Path
 from typing import NoReturn
 
 import pytest
 from sqlalchemy import Engine, text
 
 from gads_assets.domain.keys import PartitionKey
+from gads_assets.domain.pointer import Pointer
 from gads_assets.domain.roles import Role
 from gads_assets.domain.state import PartitionStatus
 from gads_assets.errors import PublishRefusedError
 from gads_assets.warehouse.pointers import pointer_table
 from gads_assets_tests.sealed_runs import QUERY, catalog, key, row, schema
-from gads_assets_tests.sites import Site, make_site
+from gads_assets_tests.sites import Site
 from gads_assets_tests.warehouses import Warehouse
 
 DAYS = [key(day=f"2024-06-0{number}") for number in range(1, 8)]
-
-
-@pytest.fixture
-def site(warehouse: Warehouse, database_url: str) -> Iterator[Site]:
-    """Whose tables the fixture `warehouse` reads."""
-    site = make_site(warehouse.root, database_url, lambda: warehouse.spark)
-    with site.here:
-        yield site
 
 
 def rows(partition: PartitionKey, *campaigns: int) -> list[dict[str, object]]:
@@ -44,13 +36,6 @@ def accept(
     site.judge(partition, run="dagster-run")
 
 
-def spoil(site: Site, partition: PartitionKey) -> None:
-    """The sealed run of a partition is not what it was any more: its next judging will reject it."""
-    run_id = site.here.sink.sealed_runs(partition)[-1]
-    [payload] = site.here.sink.payload_uris(site.here.sink.manifest(partition, run_id))
-    Path(payload).write_bytes(b"")
-
-
 def test_only_successes_are_loaded_and_each_refusal_has_its_reason(site: Site, warehouse: Warehouse) -> None:
     """Never extracted, sealed and not judged, rejected, being withdrawn, withdrawn; and two that are good."""
     _, unjudged, rejected, demoting, demoted, good, empty = DAYS
@@ -60,7 +45,7 @@ def test_only_successes_are_loaded_and_each_refusal_has_its_reason(site: Site, w
         accept(site, partition, rows(partition, 1, 2))
     accept(site, empty, [])
     for partition in (demoting, demoted):
-        spoil(site, partition)
+        site.spoil(partition)
     site.judge(demoted, run="check")
     replace(site.here.validator, withdraw=_dies).validate([demoting], dagster_run_id="killed")
     before = _ledger(site)
@@ -142,6 +127,18 @@ def test_a_run_staged_again_after_its_rows_were_lost_has_the_same_digest_and_its
     assert [pointer.content_digest for pointer in again] == [pointer.content_digest for pointer in first.pointers]
     assert warehouse.with_spark() == shown
     assert site.here.store_as(Role.OPERATOR).load_records() == records
+
+
+def test_a_new_run_is_loaded_also_when_its_rows_are_the_same(site: Site, warehouse: Warehouse) -> None:
+    loads: list[Pointer] = []
+    for _ in range(2):
+        accept(site, DAYS[0], rows(DAYS[0], 1, 2))
+        loads += site.here.loader.load([DAYS[0]]).pointers
+    first, second = loads
+    assert first.content_digest == second.content_digest
+    assert (first.run_id, first.stage_id) < (second.run_id, second.stage_id)
+    assert {line["run_id"] for line in warehouse.with_spark()} == {second.run_id}
+    assert warehouse.with_spark() == warehouse.without_jvm()
 
 
 def test_a_day_goes_to_another_schema_version_and_back_by_new_runs_only(site: Site, warehouse: Warehouse) -> None:

@@ -4,26 +4,16 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from gads_assets.domain.keys import PartitionKey
 from gads_assets.domain.roles import Role
 from gads_assets_tests.sealed_runs import QUERY, key, row, seal
-from gads_assets_tests.sites import Site, make_site
+from gads_assets_tests.sites import Site
 from gads_assets_tests.warehouses import Warehouse
 
 DAYS = [key(day=f"2024-06-{number:02}") for number in range(1, 13)]
 PROCESSES = 4
-
-
-@pytest.fixture
-def site(warehouse: Warehouse, database_url: str) -> Iterator[Site]:
-    site = make_site(warehouse.root, database_url, lambda: warehouse.spark)
-    with site.here:
-        yield site
 
 
 def test_two_loaders_that_stage_the_same_run_in_different_batches_show_each_row_once(warehouse: Warehouse) -> None:
