@@ -156,11 +156,9 @@ def _unreported(
 ) -> dict[PartitionKey, str]:
     """Shown to readers by a loader that was killed before it had recorded the load, or Dagster its event."""
     now = datetime.now(UTC)
-    shown = {
-        key: pointer
-        for key, pointer in found.shown.items()
-        if now - pointer.loaded_at > _TIME_TO_REPORT and (looks_back is None or now - pointer.loaded_at < looks_back)
-    }
+    shown = found.shown(
+        loaded_after=None if looks_back is None else now - looks_back, loaded_before=now - _TIME_TO_REPORT
+    )
     if not shown:
         return {}
     recorded = {(record.key, record.run_id) for record in here.store_as(Role.OPERATOR).load_records(shown)}

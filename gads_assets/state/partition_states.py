@@ -32,7 +32,7 @@ from gads_assets.state.judging import (
     record_judgements,
 )
 from gads_assets.state.overriding import adopt, open_adoptions, return_to_pending
-from gads_assets.state.reconcilable import read_reconcilable, read_reconcilable_with
+from gads_assets.state.reconcilable import read_reconcilable, read_standings
 from gads_assets.state.rescheduling import read_due
 from gads_assets.state.rows import (
     demotion_from_row,
@@ -193,18 +193,16 @@ class StateStore:
         with transaction(self._engine) as connection:
             return open_adoptions(connection, keys)
 
-    def reconcilable(
-        self, query_name: str, pointers: Iterable[Pointer], *, source: str = "google_ads"
-    ) -> dict[PartitionKey, Reconcilable]:
-        """Every partition of a query that has a state or one of these pointers, in key order; at one moment. Pointers
-        are of this query, one a partition: its current one, whatever its status."""
+    def reconcilable(self, pointers: Mapping[PartitionKey, Pointer | None]) -> dict[PartitionKey, Reconcilable]:
+        """Of each of these partitions, beside its current pointer if it has one, in key order; at one moment."""
         with transaction(self._engine) as connection:
-            return read_reconcilable(connection, source=source, query_name=query_name, pointers=pointers)
+            return read_reconcilable(connection, pointers)
 
-    def reconcilable_with(self, pointers: Collection[Pointer]) -> dict[PartitionKey, Reconcilable]:
-        """The same, of the partitions of these pointers alone."""
+    def standings(self, query_name: str, *, source: str = "google_ads") -> dict[str, Sequence[object]]:
+        """Every state of a query, as columns of equal length: customer_id, logical_date, status, authority,
+        authority_schema_version, version, is_being_withdrawn."""
         with transaction(self._engine) as connection:
-            return read_reconcilable_with(connection, pointers)
+            return read_standings(connection, source=source, query_name=query_name)
 
     def open_demotions(self, keys: Iterable[PartitionKey] | None = None) -> list[DemotionIntent]:
         """In key order; None means all."""

@@ -4,18 +4,28 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from gads_assets.domain.keys import PartitionKey, RunId
-from gads_assets.domain.pointer import Authority, Pointer, PointerStatus
+from gads_assets.domain.pointer import Authority, Pointer
 from gads_assets.domain.reconciling import Difference, compare, may_replace
 from gads_assets.domain.state import DemotionIntent, LoadRecord, PartitionState, Reconcilable
 from gads_assets.errors import PublishRefusedError
 from gads_assets.state.partition_states import AcceptedContent, StateStore
 from gads_assets.state.run_records import RunRecords
-from gads_assets.warehouse.pointers import pointers_of
-from gads_assets.warehouse.publishing import Published, Publisher, Withdrawal, current_state, publishing_scope
+from gads_assets.warehouse.comparing import split_by_agreement
+from gads_assets.warehouse.pointers import (
+    NO_POINTERS,
+    pointer_table,
+    pointers_from_arrow,
+    pointers_of,
+    read_pointer_rows,
+)
+from gads_assets.warehouse.publishing import Published, Publisher, Withdrawal, publishing_scope
 
 LONGEST_LOAD: Final = timedelta(hours=6)
 """Housekeeping takes staged rows that no pointer names for abandoned after four times as long."""
@@ -25,21 +35,26 @@ _NO_SUCCESS: Final = "state does not call it a success"
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
+    """`ledger` and `pointers` are of the partitions that differ."""
+
     ledger: Mapping[PartitionKey, Reconcilable]
     pointers: Mapping[PartitionKey, Pointer]
     differences: Mapping[PartitionKey, Difference]
+    _agreed: pa.Table
 
     def with_difference(self, difference: Difference) -> list[PartitionKey]:
         return [key for key, found in self.differences.items() if found is difference]
 
-    @property
-    def shown(self) -> dict[PartitionKey, Pointer]:
+    def shown(
+        self, *, loaded_after: datetime | None = None, loaded_before: datetime | None = None
+    ) -> dict[PartitionKey, Pointer]:
         """What readers see, of partitions about which the ledger and the pointers agree."""
-        return {
-            key: pointer
-            for key, pointer in self.pointers.items()
-            if pointer.status is PointerStatus.ACTIVE and key not in self.differences
-        }
+        rows = self._agreed
+        if loaded_after is not None:
+            rows = rows.filter(pc.field("loaded_at") > loaded_after)
+        if loaded_before is not None:
+            rows = rows.filter(pc.field("loaded_at") < loaded_before)
+        return {pointer.key: pointer for pointer in pointers_from_arrow(rows)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,15 +112,27 @@ class Loader:
     def estranged(self, keys: Sequence[PartitionKey]) -> set[PartitionKey]:
         """Of these partitions, all of one query, those whose pointers are from a history that the ledger lacks."""
         pointers = pointers_of(self.publisher.layout, keys)
-        differences = compare(self.store.reconcilable_with(pointers.values()), pointers) if pointers else {}
+        differences = compare(self.store.reconcilable(pointers), pointers) if pointers else {}
         return {key for key, found in differences.items() if found is Difference.ESTRANGED}
 
     def compare(self, source: str, query_name: str) -> Standing:
         """Every partition of a query, as the ledger and the readers have it. What moves on between the two looks may
         seem to differ; making it agree once more changes nothing."""
-        pointers = current_state(self.publisher.layout, query_name)
-        ledger = self.store.reconcilable(query_name, pointers.values(), source=source)
-        return Standing(ledger=ledger, pointers=pointers, differences=compare(ledger, pointers))
+        table = pointer_table(self.publisher.layout, query_name)
+        rows = read_pointer_rows(table) if table else NO_POINTERS
+        agreed, doubtful = split_by_agreement(self.store.standings(query_name, source=source), rows)
+        keys = [
+            PartitionKey(source=source, query_name=query_name, **place)  # customer_id and logical_date
+            for place in doubtful.to_pylist()
+        ]
+        pointers = {each.key: each for each in pointers_from_arrow(_of_places(rows, doubtful))}
+        ledger = self.store.reconcilable({key: pointers.get(key) for key in keys}) if keys else {}
+        return Standing(
+            ledger=ledger,
+            pointers=pointers,
+            differences=compare(ledger, pointers),
+            _agreed=_of_places(rows, agreed),
+        )
 
     def sweep(self, source: str, query_name: str) -> list[PartitionKey]:
         """Hides, in one commit, what the ledger does not call a success any more; returns it."""
@@ -128,13 +155,17 @@ class Loader:
         return self.records.exclusive(publishing_scope(source, query_name), patience=self.patience)
 
     def _replaceable(self, pointers: Sequence[Pointer]) -> set[PartitionKey]:
-        entries = self.store.reconcilable_with(pointers)
+        entries = self.store.reconcilable({pointer.key: pointer for pointer in pointers})
         return {pointer.key for pointer in pointers if may_replace(entries[pointer.key], pointer)}
 
     def _authorities(self, keys: Sequence[PartitionKey]) -> list[Authority]:
         states = self.store.publishable(keys)
         accepted = self.store.accepted_contents([state.key for state in states])
         return [_authority(state, accepted) for state in states]
+
+
+def _of_places(pointers: pa.Table, places: pa.Table) -> pa.Table:
+    return pointers.join(places, places.column_names, join_type="left semi")
 
 
 def _authority(state: PartitionState, accepted: Mapping[tuple[PartitionKey, RunId], AcceptedContent]) -> Authority:

@@ -34,6 +34,8 @@ _SCHEMA: Final = pa.schema(
 # Whoever publishes or reads opens this table first; with the default of 100 commits that took most of the time.
 _PROPERTIES: Final = {"delta.checkpointInterval": "20"}
 
+NO_POINTERS: Final = _SCHEMA.empty_table()
+
 
 def pointer_table(layout: WarehouseLayout, query_name: str) -> DeltaTable | None:
     """The table as of now, or None before the query's first publish."""
@@ -41,7 +43,12 @@ def pointer_table(layout: WarehouseLayout, query_name: str) -> DeltaTable | None
 
 
 def read_pointers(table: DeltaTable, keys: Sequence[PartitionKey] | None = None) -> dict[PartitionKey, Pointer]:
-    """The current pointer of each partition; with `keys`, of these at least.
+    """The current pointer of each partition; with `keys`, of these at least."""
+    return current_pointers(pointers_from_arrow(read_pointer_rows(table, keys)))
+
+
+def read_pointer_rows(table: DeltaTable, keys: Sequence[PartitionKey] | None = None) -> pa.Table:
+    """The same as rows of the table.
 
     By a query: an Arrow dataset describes every file of the table first, and would make each publish slower than the
     one before.
@@ -53,7 +60,7 @@ def read_pointers(table: DeltaTable, keys: Sequence[PartitionKey] | None = None)
             f"logical_date BETWEEN DATE '{min(days)}' AND DATE '{max(days)}' "
             f"AND customer_id BETWEEN '{min(customers)}' AND '{max(customers)}'"
         )
-    return current_pointers(_from_arrow(select(table, current_sql("this", condition=condition))))
+    return select(table, current_sql("this", condition=condition)).select(_SCHEMA.names).cast(_SCHEMA)
 
 
 def pointers_of(layout: WarehouseLayout, keys: Sequence[PartitionKey]) -> dict[PartitionKey, Pointer]:
@@ -109,7 +116,7 @@ def _are_current(layout: WarehouseLayout, query_name: str, pointers: Sequence[Po
     return all(current.get(pointer.key) == pointer for pointer in pointers)
 
 
-def _from_arrow(table: pa.Table) -> Iterator[Pointer]:
+def pointers_from_arrow(table: pa.Table) -> Iterator[Pointer]:
     for row in table.to_pylist():
         yield Pointer(
             key=PartitionKey(

@@ -115,11 +115,11 @@ def test_a_state_that_has_passed_the_pointer_since_it_was_restored_waits_for_a_v
 ) -> None:
     succeeded(store)
     assert adopt(operator, pointer(1)) == {KEY: 2}
-    assert not operator.reconcilable_with([pointer(1)])[KEY].adopted_pointer
+    assert not operator.reconcilable({KEY: pointer(1)})[KEY].adopted_pointer
     assert record(validator, judgement(NEWER_RUN, NEWER_SEQ)).state.version == 3
     assert operator.open_adoptions([KEY]) == {}
-    assert operator.reconcilable_with([pointer(1)])[KEY].adopted_pointer
-    assert not operator.reconcilable_with([pointer(1, run_id=RUN)])[KEY].adopted_pointer
+    assert operator.reconcilable({KEY: pointer(1)})[KEY].adopted_pointer
+    assert not operator.reconcilable({KEY: pointer(1, run_id=RUN)})[KEY].adopted_pointer
 
 
 def test_a_pointer_at_the_states_own_version_waits_for_a_verdict_too(
@@ -182,7 +182,7 @@ def test_all_that_a_reconciler_compares_comes_at_once(store: StateStore, operato
         pointer(0, key=rejected),
     ]
 
-    found = operator.reconcilable("campaign", pointers)
+    found = operator.reconcilable({unpublished: None, **{each.key: each for each in pointers}})
 
     states = store.states([withdrawn, unknown, unpublished, rejected])
     assert found == {
@@ -228,8 +228,24 @@ def test_all_that_a_reconciler_compares_comes_at_once(store: StateStore, operato
         ),
     }
     assert list(found) == sorted(found)
-    assert operator.reconcilable("campaign", [], source="another") == {}
-    assert operator.reconcilable_with(pointers) == {each.key: found[each.key] for each in pointers}
+
+
+def test_all_states_of_a_query_come_as_columns(store: StateStore, operator: StateStore) -> None:
+    nothing = operator.standings("campaign")
+    assert set(nothing.values()) == {()}
+    demoting(store)
+    record(store, judgement(accepted=False), neighbour(1))
+
+    found = operator.standings("campaign")
+
+    assert list(found) == list(nothing)
+    rows = sorted(zip(*found.values(), strict=True), key=lambda row: str(row[1]))
+    assert rows == [
+        (KEY.customer_id, KEY.logical_date, "success", RUN, "1", 3, True),
+        (KEY.customer_id, neighbour(1).logical_date, "failed", None, None, 1, False),
+    ]
+    assert operator.standings("campaign", source="another") == nothing
+    assert operator.standings("ad_group") == nothing
 
 
 def test_numbers_are_raised_and_never_lowered_by_whoever_may_take_them(acting: Callable[[Role], Engine]) -> None:

@@ -61,8 +61,7 @@ def adopt(site: Site) -> dict[PartitionKey, int]:
 
 
 def reconcilable(site: Site) -> Reconcilable:
-    pointers = current_state(site.here.layout, "campaign").values()
-    return site.here.store_as(Role.OPERATOR).reconcilable("campaign", pointers)[DAY]
+    return site.here.store_as(Role.OPERATOR).reconcilable(current_state(site.here.layout, "campaign"))[DAY]
 
 
 def damage(site: Site, run: RunManifest) -> None:
