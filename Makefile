@@ -6,6 +6,7 @@ SHELL := /bin/bash
 
 PORT ?= 3000
 ONLY ?=
+SEED ?=
 TESTS ?=
 # The first of these that is Python 3.11 or 3.12.
 PYTHON ?= $(shell for name in python3.11 python3.12 python3; do \
@@ -36,8 +37,8 @@ check: .venv/installed ## lint, format, types, import order
 bench: setup ## measure against the named peers; writes benchmarks/results.json (ONLY=name for one)
 	@.venv/bin/python -m benchmarks $(if $(ONLY),--only $(ONLY))
 
-drill: setup ## kill the demo at many moments and count what is lost
-	@.venv/bin/python -m gads_assets_tests.drill
+drill: setup ## kill the demo, then loaders under readers, and count the damage (ONLY=demo, ONLY=publishing; SEED=1)
+	@.venv/bin/python -m gads_assets_tests.drills $(if $(ONLY),--only $(ONLY)) $(if $(SEED),--seed $(SEED))
 
 lock: ## pin every dependency again, after pyproject.toml changed
 	@tools=$$(mktemp -d) && trap 'rm -rf "$$tools"' EXIT && $(PYTHON) -m venv "$$tools" && \

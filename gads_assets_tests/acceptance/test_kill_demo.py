@@ -22,8 +22,8 @@ from gads_assets_tests.acceptance.commands import (
     published_content,
     published_partitions,
 )
-from gads_assets_tests.drill import (
-    Damage,
+from gads_assets_tests.drills.damage import Damage
+from gads_assets_tests.drills.demo import (
     broken_seals,
     common_days,
     compare,

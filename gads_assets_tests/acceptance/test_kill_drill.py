@@ -10,7 +10,8 @@ from deltalake import write_deltalake
 
 from gads_assets.catalog.loading import load_catalog
 from gads_assets.warehouse.layout import WarehouseLayout
-from gads_assets_tests.drill import Damage, common_days, compare, mixed_reads
+from gads_assets_tests.drills.damage import Damage
+from gads_assets_tests.drills.demo import common_days, compare, mixed_reads
 
 DAY = date(2024, 6, 1)
 CUSTOMER = "1234567890"

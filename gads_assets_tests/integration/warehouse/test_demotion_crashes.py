@@ -1,12 +1,9 @@
 """A demotion that is killed at each of its steps: whatever was done, reconciling does the rest."""
 
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from typing import NoReturn
 
 import dagster as dg
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
@@ -15,6 +12,7 @@ from gads_assets.domain.state import PartitionStatus
 from gads_assets.orchestration.reconciling import Reconciliation, reconcile
 from gads_assets.state.partition_states import StateStore
 from gads_assets.warehouse.pointers import pointer_table
+from gads_assets_tests.drills.failpoints import DiedError, die_alone, unanswered, uncommitted_write
 from gads_assets_tests.sealed_runs import QUERY, key
 from gads_assets_tests.sites import Site
 from gads_assets_tests.warehouses import Warehouse
@@ -23,38 +21,21 @@ STORE = "gads_assets.state.partition_states.StateStore"
 SWAP = "gads_assets.warehouse.pointers.write_deltalake"
 
 
-class KilledError(BaseException):
-    """Nothing of the product may catch it."""
-
-
-def killed(*_: object, **__: object) -> None:
-    raise KilledError
-
-
-def then_killed(act: Callable[..., object]) -> Callable[..., None]:
-    """Its caller never hears of it."""
-
-    def act_and_die(*given: Any, **named: Any) -> None:
-        act(*given, **named)
-        raise KilledError
-
-    return act_and_die
-
-
-def killed_before_the_commit(uri: str, rows: pa.Table, **_: object) -> None:
-    """The file is there, and no commit names it."""
-    pq.write_table(rows, Path(uri) / "part-00000-of-nothing.parquet")
-    raise KilledError
+def die(*_: object, **__: object) -> NoReturn:
+    die_alone()
 
 
 STEPS: dict[str, tuple[str, Callable[..., None]]] = {
-    "before the verdict": (f"{STORE}.record_judgements", killed),
-    "after the verdict, unheard": (f"{STORE}.record_judgements", then_killed(StateStore.record_judgements)),
-    "before the withdrawal": ("gads_assets.warehouse.publishing.Publisher.withdraw", killed),
-    "in the middle of the swap": (SWAP, killed_before_the_commit),
-    "after the swap, unheard": (SWAP, then_killed(write_deltalake)),
-    "before the failure shows": (f"{STORE}.finish_demotions", killed),
-    "after the failure shows, unheard": (f"{STORE}.finish_demotions", then_killed(StateStore.finish_demotions)),
+    "before the verdict": (f"{STORE}.record_judgements", die),
+    "after the verdict, unheard": (f"{STORE}.record_judgements", unanswered(StateStore.record_judgements, die_alone)),
+    "before the withdrawal": ("gads_assets.warehouse.publishing.Publisher.withdraw", die),
+    "in the middle of the swap": (SWAP, uncommitted_write(die_alone)),
+    "after the swap, unheard": (SWAP, unanswered(write_deltalake, die_alone)),
+    "before the failure shows": (f"{STORE}.finish_demotions", die),
+    "after the failure shows, unheard": (
+        f"{STORE}.finish_demotions",
+        unanswered(StateStore.finish_demotions, die_alone),
+    ),
 }
 DAYS = {step: key(day=f"2024-06-{number:02}") for number, step in enumerate(STEPS, start=1)}
 KEYS = list(DAYS.values())
@@ -63,7 +44,7 @@ KEYS = list(DAYS.values())
 def judge_and_die(site: Site, step: str) -> None:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(*STEPS[step])
-        with pytest.raises(KilledError):
+        with pytest.raises(DiedError):
             site.judge(DAYS[step], run="revalidation")
 
 

@@ -1,26 +1,19 @@
-"""`make drill`: kill the demo at random moments, run it again, and count what was lost, doubled or mixed.
+"""Kill the demo at random moments, run it again, and count what was lost, doubled or mixed.
 
 Every round starts in a fresh home. The demo is killed there several times with its whole process group (now and then
 its database too), then left to finish, and what it published is compared with that of an undisturbed run. All the
 while a reader that knows nothing of this looks at the tables through delta-rs.
-
-The last line is one JSON document: {"drill": {"kills": 20, "lost": 0, ...}}. Anything but zero damage exits 1.
 """
 
-import argparse
-import json
 import os
 import random
 import shutil
 import signal
 import subprocess
-import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event, Thread
 
@@ -45,6 +38,7 @@ from gads_assets_tests.acceptance.commands import (
     published_content,
     published_partitions,
 )
+from gads_assets_tests.drills.damage import Damage, Report, say
 
 KILLS_A_ROUND = 5
 DATABASE_TOO = 0.25
@@ -53,25 +47,6 @@ START_SHARE = 0.4
 """Of a demo's time, what passes before its first partition is published; a demo with less to do is as slow there."""
 _PAUSE_SECONDS = 0.3
 _GOODBYE_SECONDS = 20.0
-
-
-@dataclass
-class Damage:
-    """Each entry is a sentence about one partition or one moment; an empty list is what is hoped for."""
-
-    lost: list[str] = field(default_factory=list)
-    doubled: list[str] = field(default_factory=list)
-    differing: list[str] = field(default_factory=list)
-    mixed_reads: list[str] = field(default_factory=list)
-    unaccounted: list[str] = field(default_factory=list)
-    broken_seals: list[str] = field(default_factory=list)
-    stuck: list[str] = field(default_factory=list)
-
-    def counts(self) -> dict[str, int]:
-        return {name: len(entries) for name, entries in vars(self).items()}
-
-    def sentences(self) -> list[str]:
-        return [f"{name}: {entry}" for name, entries in vars(self).items() for entry in entries]
 
 
 def compare(damage: Damage, *, expected: Content, found: Content, partitions: Collection[Partition]) -> None:
@@ -228,7 +203,7 @@ def common_days(expected: Collection[Partition], found: Collection[Partition]) -
     return shared if len({day for _, _, day in shared}) >= len({day for _, _, day in expected}) - 1 else list(expected)
 
 
-class Drill:
+class DemoDrill:
     def __init__(self, folder: Path, *, kills: int, seed: int) -> None:
         self._folder = folder
         self._wanted = kills
@@ -237,13 +212,13 @@ class Drill:
         self.kills = 0
         self.reads = 0
 
-    def run(self) -> None:
+    def run(self) -> Report:
         started = time.monotonic()
         reference = demonstrated_home(self._folder / "reference")
         self._seconds = time.monotonic() - started
         self._expected = published_content(reference)
         self._partitions = list(published_partitions(reference))
-        _say(f"an undisturbed demo takes {self._seconds:.0f} s and publishes {len(self._partitions)} partitions")
+        say(f"an undisturbed demo takes {self._seconds:.0f} s and publishes {len(self._partitions)} partitions")
         rounds = 0
         while self.kills < self._wanted:
             rounds += 1
@@ -252,6 +227,7 @@ class Drill:
                 self._round(home)
             finally:
                 home.stop()
+        return Report(damage=self.damage, kills=self.kills, reads={"demo": self.reads})
 
     def _round(self, home: Home) -> None:
         before = len(self.damage.sentences())
@@ -294,7 +270,7 @@ class Drill:
             if database_too:
                 kill_database(home)
             self.kills += 1
-            _say(f"kill {self.kills} of {self._wanted}: after {seconds:.1f} s{', and its database' * database_too}")
+            say(f"kill {self.kills} of {self._wanted}: after {seconds:.1f} s{', and its database' * database_too}")
             return True
         if not published:
             # The machine has become faster than it was for the undisturbed run.
@@ -309,37 +285,8 @@ class Drill:
             self.damage.stuck.append(f"the demo did not end within {error.timeout:.0f} s in {home.path}")
             return
         self._judge(finished.returncode, finished.stderr)
-        _say(f"round finished: {self.damage.counts()}")
+        say(f"round finished: {self.damage.counts()}")
 
     def _judge(self, returncode: int, errors: str) -> None:
         if returncode:
             self.damage.stuck.append(f"the demo ended with {returncode}: {errors.strip().splitlines()[-1]}")
-
-
-def _say(what: str) -> None:
-    sys.stderr.write(f"{what}\n")
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="make drill", description=__doc__.partition("\n")[0])
-    parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10_000))
-    arguments = parser.parse_args()
-    _say(f"seed {arguments.seed}; the same moments again: python -m gads_assets_tests.drill --seed {arguments.seed}")
-    started = time.monotonic()
-    folder = Path(tempfile.mkdtemp(prefix="gads-drill-"))
-    drill = Drill(folder, kills=arguments.kills, seed=arguments.seed)
-    drill.run()
-    failed = bool(drill.damage.sentences())
-    if failed:
-        _say("\n".join(drill.damage.sentences()))
-        _say(f"what is left to look at is in {folder}")
-    else:
-        shutil.rmtree(folder)
-    facts = {"kills": drill.kills, **drill.damage.counts(), "reads": drill.reads, "seed": arguments.seed}
-    sys.stdout.write(json.dumps({"drill": {**facts, "seconds": round(time.monotonic() - started)}}) + "\n")
-    sys.exit(1 if failed else 0)
-
-
-if __name__ == "__main__":
-    main()
