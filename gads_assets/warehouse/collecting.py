@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from gads_assets.errors import WarehouseError
 from gads_assets.warehouse.delta_tables import sql_name
+from gads_assets.warehouse.frames import arrow_frame
 from gads_assets.warehouse.marks import COLLECTED
 from gads_assets.warehouse.session import SPARK_ERRORS, spark_reason
 
@@ -30,7 +31,7 @@ def delete_stages(spark: SparkSession, uri: str, dead: pa.Table, *, times_collec
         "spark.databricks.delta.write.txnVersion": str(times_collected),
     }
     with _readable_errors(uri), _settings(spark, mark):
-        spark.createDataFrame(dead).createOrReplaceTempView(_DEAD)
+        arrow_frame(spark, dead).createOrReplaceTempView(_DEAD)
         # The bounds are what the statistics of a file can answer. DELETE takes no other table to look into.
         spark.sql(
             f"MERGE INTO {sql_name(uri)} AS stage USING {_DEAD} AS dead "

@@ -13,6 +13,7 @@ from gads_assets.domain.state import LoadRecord
 from gads_assets.errors import ReadError
 from gads_assets.warehouse.columns import KEY
 from gads_assets.warehouse.delta_tables import sql_name
+from gads_assets.warehouse.frames import arrow_frame
 from gads_assets.warehouse.layout import WarehouseLayout
 from gads_assets.warehouse.pointer_order import shown_sql
 from gads_assets.warehouse.selection import EVERYTHING, Selection
@@ -58,7 +59,7 @@ def rows_of(spark: SparkSession, snapshot: Snapshot) -> DataFrame:
         return rows
     # What neither SQL nor the pointer table can tell is in the snapshot itself.
     shown = snapshot.pointers.select(["customer_id", "logical_date", "run_id"])
-    return rows.join(spark.createDataFrame(shown), shown.column_names, "left_semi")
+    return rows.join(arrow_frame(spark, shown), shown.column_names, "left_semi")
 
 
 def register_views(

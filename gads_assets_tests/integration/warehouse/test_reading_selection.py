@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -16,7 +17,7 @@ from gads_assets.errors import PartitionKeyError, ReadError
 from gads_assets.warehouse.arrow import near
 from gads_assets.warehouse.delta_tables import open_table
 from gads_assets.warehouse.pointers import pointer_table
-from gads_assets.warehouse.reading import are_registered, published_rows, register_views
+from gads_assets.warehouse.reading import are_registered, published_rows, register_views, rows_of
 from gads_assets.warehouse.selection import EVERYTHING, Selection
 from gads_assets.warehouse.snapshots import take_snapshot
 from gads_assets_tests.integration.warehouse.independent_reader import read as read_independently
@@ -255,3 +256,12 @@ def test_a_view_shows_one_snapshot_until_it_is_registered_again_and_its_registra
     assert warehouse.spark.sql(count).collect()[0].rows == len(warehouse.without_jvm(Selection(as_of=0))) < shown
     assert are_registered(warehouse.spark, warehouse.catalog, [QUERY], then)
     assert not are_registered(warehouse.spark, warehouse.catalog, [QUERY], now)
+
+
+def test_no_partition_is_lost_whichever_batches_the_snapshot_came_in(history: History) -> None:
+    """Spark takes an Arrow table up to its first empty batch."""
+    warehouse = history.warehouse
+    whole = take_snapshot(warehouse.layout, warehouse.catalog, QUERY, Selection(partitions=[KEPT, ELSEWHERE]))
+    batches = [whole.pointers.slice(0, 1), whole.pointers.slice(0, 0), whole.pointers.slice(1)]
+    rows = rows_of(warehouse.spark, replace(whole, pointers=pa.concat_tables(batches)))
+    assert {each.customer_id for each in rows.collect()} == {KEPT.customer_id, ELSEWHERE.customer_id}
