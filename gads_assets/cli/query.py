@@ -33,7 +33,8 @@ def query(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a SELECT over the published tables, <source>.<query>, and load_records.
+    """Run a SELECT over the published tables, <source>.<query>, the marts, <source>_marts.account_day and
+    <source>_marts.freshness, and load_records.
 
     load_records has a row for each run that was ever published: its partition, its size, its digest, and when.
     """
@@ -67,6 +68,8 @@ def answer(here: "Workplace", sql: str, *, as_of: datetime | None = None) -> "tu
     """Raises ReadError for anything but one query, and for one that Spark cannot answer."""
     from pyspark.errors import ParseException  # noqa: PLC0415
 
+    from gads_assets.warehouse.marts.reading import register_mart_views  # noqa: PLC0415
+    from gads_assets.warehouse.marts.tables import MARTS  # noqa: PLC0415
     from gads_assets.warehouse.reading import (  # noqa: PLC0415
         are_registered,
         register_load_records,
@@ -79,13 +82,17 @@ def answer(here: "Workplace", sql: str, *, as_of: datetime | None = None) -> "tu
     session = here.session()
     # A statement that reads a view has its name in it, whatever else has it too.
     named = [name for name in here.catalog.queries if name in sql.casefold()]
+    marts = [name for name in MARTS if name in sql.casefold()]
+    source = here.catalog.source
+    views = [*(f"{source}.{name}" for name in named), *(f"{source}_marts.{name}" for name in marts)]
     try:
         register_load_records(session, records)
         for _ in range(_TRIES):
             registration = register_views(session, here.layout, here.catalog, as_of=as_of, queries=named)
+            register_mart_views(session, here.layout, here.catalog, marts, registration=registration, as_of=as_of)
             frame = select_only(session, sql.strip().removesuffix(";"))
             columns, rows = frame.columns, frame.collect()
-            if are_registered(session, here.catalog, named, registration):
+            if are_registered(session, views, registration):
                 return columns, rows
     except SPARK_ERRORS as error:
         fix = "; give one SELECT and nothing else" if isinstance(error, ParseException) else ""

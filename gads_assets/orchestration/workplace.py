@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from gads_assets.validate.recording import Validator
     from gads_assets.warehouse.housekeeping import Housekeeper
     from gads_assets.warehouse.loading import Loader
+    from gads_assets.warehouse.marts.refreshing import MartRefresher
 
 
 class Workplace:
@@ -217,6 +218,19 @@ class Workplace:
             store=self.store_as(Role.LOADER),
             records=self.records_as(Role.LOADER),
             patience=self._patience,
+        )
+
+    @cached_property
+    def marts(self) -> "MartRefresher":
+        from gads_assets.warehouse.marts.refreshing import MartRefresher  # noqa: PLC0415
+
+        return MartRefresher(
+            session=self.session,
+            layout=self.layout,
+            catalog=self.catalog,
+            store=self.store_as(Role.CONSUMER),
+            records=self.records_as(Role.CONSUMER),
+            now=_now,
         )
 
     @cached_property

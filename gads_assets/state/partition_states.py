@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import date, datetime
 
 from sqlalchemy import ARRAY, Engine, Text, any_, bindparam, exists, select, text
 
@@ -94,6 +94,14 @@ _INSERT_LOADS = text("""
 """)
 
 _LOADS = select_by_keys(load_record).order_by(load_record.c.loaded_at)
+
+_LOAD_TIMES = select(
+    *(load_record.c[name] for name in ("customer_id", "logical_date", "run_id", "schema_version", "loaded_at"))
+).where(
+    load_record.c.source == bindparam("source"),
+    load_record.c.query_name == bindparam("query_name"),
+    load_record.c.customer_id == any_(bindparam("customers", type_=ARRAY(Text))),
+)
 
 _ALL_LOADS = select(load_record).order_by(*key_order(load_record), load_record.c.loaded_at)
 
@@ -318,3 +326,14 @@ class StateStore:
                 else connection.execute(_LOADS, {"keys": keys_json(keys)})
             )
             return [load_record_from_row(row) for row in result.mappings()]
+
+    def load_times(
+        self, query_name: str, customers: Collection[CustomerId], *, source: str = "google_ads"
+    ) -> list[tuple[str, date, str, str, datetime]]:
+        """When each run of these customers was first published: customer, day, run, schema version, time; in no order.
+
+        As plain rows: there are as many as the query has partitions, and more.
+        """
+        asked = {"source": source, "query_name": query_name, "customers": list(customers)}
+        with transaction(self._engine) as connection:
+            return [tuple(row) for row in connection.execute(_LOAD_TIMES, asked)]

@@ -26,6 +26,7 @@ from gads_assets.warehouse.collecting import compact, delete_stages, set_propert
 from gads_assets.warehouse.delta_tables import find_table, open_table, readable_delta_errors, select
 from gads_assets.warehouse.layout import WarehouseLayout
 from gads_assets.warehouse.marks import READABLE_FROM, readable_from, times_collected
+from gads_assets.warehouse.marts.tables import MARTS, Mart, refreshing_scope
 from gads_assets.warehouse.pointers import pointer_table
 from gads_assets.warehouse.publishing import publishing_scope
 
@@ -132,12 +133,19 @@ class Housekeeper:
     now: Callable[[], datetime]
 
     def tidy_all(self, *, dry_run: bool = False) -> Iterator[TidiedQuery]:
-        """Every query of the catalog; one that cannot be tidied does not keep the others."""
+        """Every query of the catalog, then every mart that was made; one that cannot be tidied does not keep the
+        others."""
         for query_name in self.catalog.queries:
             try:
                 yield TidiedQuery(upkeep=self.survey(query_name) if dry_run else self.tidy(query_name))
             except GadsError as error:
                 yield TidiedQuery(upkeep=Upkeep(query_name=query_name), reason=str(error))
+        for mart in MARTS.values():
+            try:
+                if found := self.tidy_mart(mart, dry_run=dry_run):
+                    yield TidiedQuery(upkeep=found)
+            except GadsError as error:
+                yield TidiedQuery(upkeep=Upkeep(query_name=self._mart_name(mart)), reason=str(error))
 
     def survey(self, query_name: str) -> Upkeep:
         """What `tidy` would do now. Changes nothing, and needs neither Spark nor the database."""
@@ -165,8 +173,40 @@ class Housekeeper:
             for stage in untidy:
                 self._tidy_files(stage)
             if found.pointers.files.expired:
-                self._vacuum(found.pointers)
+                self._vacuum(found.pointers.table.table_uri)
         return found.upkeep
+
+    def tidy_mart(self, mart: Mart, *, dry_run: bool = False) -> Upkeep | None:
+        """Brings small files together, and removes those that no version within the retention has. None where the mart
+        was never made. It is not refreshed meanwhile."""
+        table = find_table(self.layout.mart(mart.name))
+        if table is None:
+            return None
+        found = self._of_mart(mart, self._readable_files(table)[1])
+        if dry_run or found.is_nothing:
+            return found
+        with self.records().exclusive(refreshing_scope(self.layout.source, mart)) as require_held:
+            table = _remembering(open_table(self.layout.mart(mart.name)))
+            oldest, files = self._readable_files(table)
+            require_held()
+            with readable_delta_errors(table.table_uri):
+                if files.small:
+                    table.optimize.compact()
+                if files.expired:
+                    _commit_mark(table, _readable_since(oldest.version() if oldest else None))
+                    self._vacuum(table.table_uri)
+        return self._of_mart(mart, files)
+
+    def _of_mart(self, mart: Mart, files: _Files) -> Upkeep:
+        return Upkeep(
+            query_name=self._mart_name(mart),
+            small_files=files.small,
+            files=files.expired,
+            bytes=files.expired_bytes,
+        )
+
+    def _mart_name(self, mart: Mart) -> str:
+        return f"{self.layout.source}_marts.{mart.name}"
 
     def _look(self, query_name: str, table: DeltaTable) -> _Found:
         pointers = self._pointers(table)
@@ -182,11 +222,9 @@ class Housekeeper:
         )
 
     def _pointers(self, table: DeltaTable) -> _Pointers:
-        before, files = _table_at(table, self.now() - timedelta(hours=self.retention_hours)), self._files(table)
-        if before is None or before.version() < readable_from(table):
+        before, files = self._readable_files(table)
+        if before is None:
             rows = _as_written(select(table, "SELECT * FROM this ORDER BY logical_date, customer_id"), table)
-            # There is no saying which versions would lose their files.
-            files = replace(files, expired=0, expired_bytes=0)
             return _Pointers(table=table, oldest=None, needed=rows, superseded=rows.slice(0, 0), files=files)
         with readable_delta_errors(table.table_uri):
             found = QueryBuilder().register("pointers", table).register("before", before).execute(_NEEDED)
@@ -201,6 +239,14 @@ class Housekeeper:
             files=files,
         )
 
+    def _readable_files(self, table: DeltaTable) -> tuple[DeltaTable | None, _Files]:
+        """The table as it was when the retention began, from which on every version stays readable, and what there is
+        to do about its files; without the first there is no saying which versions would lose theirs."""
+        before, files = _table_at(table, self.now() - timedelta(hours=self.retention_hours)), self._files(table)
+        if before is None or before.version() < readable_from(table):
+            return None, replace(files, expired=0, expired_bytes=0)
+        return before, files
+
     def _stage(self, table: DeltaTable, schema_version: str, pointers: _Pointers) -> _Stage:
         unnamed = _without(_staged(table), _named(pointers.needed, schema_version))
         before = _table_at(table, self.now() - GRACE) if unnamed.num_rows else None
@@ -210,15 +256,13 @@ class Housekeeper:
 
     def _rewrite(self, pointers: _Pointers) -> None:
         table = pointers.table
-        marks = [] if pointers.oldest is None else [Transaction(READABLE_FROM, pointers.oldest)]
-        commit = CommitProperties(app_transactions=marks)
+        commit = _readable_since(pointers.oldest)
         with readable_delta_errors(table.table_uri):
             if pointers.superseded.num_rows or pointers.files.small:
                 # Takes the place of the files that were read, and of no other: a pointer appended meanwhile stays.
                 write_deltalake(table, pointers.needed, mode="overwrite", commit_properties=commit)
             elif pointers.files.expired:
-                # Versions before the oldest lose files.
-                table.create_write_transaction([], "append", table.schema(), commit_properties=commit)
+                _commit_mark(table, commit)
 
     def _delete(self, stage: _Stage) -> None:
         spark = self.session()
@@ -233,8 +277,7 @@ class Housekeeper:
         if stage.files.expired:
             vacuum(self.session(), stage.uri, hours=self._hours_of_files)
 
-    def _vacuum(self, pointers: _Pointers) -> None:
-        uri = pointers.table.table_uri
+    def _vacuum(self, uri: str) -> None:
         with readable_delta_errors(uri):
             open_table(uri).vacuum(self._hours_of_files, dry_run=False, enforce_retention_duration=False, full=True)
 
@@ -250,6 +293,15 @@ class Housekeeper:
     @property
     def _hours_of_files(self) -> int:
         return self.retention_hours + _MARGIN_HOURS
+
+
+def _readable_since(version: int | None) -> CommitProperties:
+    """Versions before it lose files, or rows that they name."""
+    return CommitProperties(app_transactions=[] if version is None else [Transaction(READABLE_FROM, version)])
+
+
+def _commit_mark(table: DeltaTable, mark: CommitProperties) -> None:
+    table.create_write_transaction([], "append", table.schema(), commit_properties=mark)
 
 
 def _remembers(table: DeltaTable) -> bool:

@@ -14,5 +14,9 @@ class WarehouseLayout:
     def stage(self, query_name: str, schema_version: str) -> str:
         return f"{self._query(query_name)}/stage_v{schema_version}"
 
+    def mart(self, name: str) -> str:
+        """Beside the folder of the queries, which a catalog names as it likes."""
+        return f"{self.root.rstrip('/')}/{self.source}_marts/{name}"
+
     def _query(self, query_name: str) -> str:
         return f"{self.root.rstrip('/')}/{self.source}/{query_name}"

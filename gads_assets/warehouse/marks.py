@@ -8,7 +8,7 @@ from typing import Final
 from deltalake import DeltaTable
 
 READABLE_FROM: Final = "gads_assets.readable_from"
-"""Of a pointer table: its oldest version whose stages are all still there."""
+"""Of a pointer table: its oldest version whose stages are all still there; of a mart, that has all its files."""
 
 COLLECTED: Final = "gads_assets.collected"
 """Of a stage table: how often rows that no pointer names were deleted from it."""

@@ -80,10 +80,10 @@ def register_views(
     return registration
 
 
-def are_registered(spark: SparkSession, catalog: Catalog, queries: Iterable[str], registration: str) -> bool:
+def are_registered(spark: SparkSession, views: Iterable[str], registration: str) -> bool:
     """Whether these views are still those of this registration: the sessions of a Spark Connect server share views, and
     another one may have registered them as of another moment."""
-    return all(spark.catalog.getTable(f"{catalog.source}.{name}").description == registration for name in queries)
+    return all(spark.catalog.getTable(name).description == registration for name in views)
 
 
 def register_load_records(spark: SparkSession, records: Sequence[LoadRecord]) -> None:

@@ -1,7 +1,7 @@
 """One look at the pointers, from which every reader goes on: what a selection shows, settled once."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -58,6 +58,17 @@ class Snapshot:
         """Every partition that is shown, whether or not it has rows."""
         return frozenset(_keys(self.layout, self.query_name, self.pointers))
 
+    def only(self, pointers: pa.Table) -> "Snapshot":
+        """The same look, at these of its partitions."""
+        keys = frozenset(_keys(self.layout, self.query_name, pointers))
+        versions = _with_rows(pointers)
+        return replace(
+            self,
+            selection=replace(self.selection, partitions=keys),
+            pointers=pointers,
+            stages=tuple(schema for schema in self.stages if schema.version in versions),
+        )
+
 
 def take_snapshot(
     layout: WarehouseLayout, catalog: Catalog, query_name: str, selection: Selection = EVERYTHING
@@ -74,7 +85,7 @@ def take_snapshot(
     _require_known(layout, query_name, pointers, schemas)
     if selection.strict:
         pointers = _as_states_say(layout, query_name, pointers, selection.strict)
-    with_rows = set(pointers.filter(pc.field("record_count") > 0)["schema_version"].to_pylist())
+    with_rows = _with_rows(pointers)
     stages = tuple(schema for schema in schemas if schema.version in with_rows)
     return Snapshot(
         layout=layout,
@@ -116,6 +127,10 @@ def _shown(table: DeltaTable, newest: DeltaTable, selection: Selection, query_na
     wanted = pa.array([f"{key.customer_id} {key.logical_date}" for key in selection.partitions], pa.string())
     places = pc.binary_join_element_wise(found["customer_id"], found["logical_date"].cast(pa.string()), " ")
     return found.filter(pc.is_in(places, wanted))
+
+
+def _with_rows(pointers: pa.Table) -> set[str]:
+    return set(pc.unique(pointers.filter(pc.field("record_count") > 0)["schema_version"]).to_pylist())
 
 
 def _require_known(

@@ -249,13 +249,13 @@ def test_a_view_shows_one_snapshot_until_it_is_registered_again_and_its_registra
     now = register_views(warehouse.spark, warehouse.layout, warehouse.catalog)
     shown = warehouse.spark.sql(count).collect()[0].rows
     assert shown == len(warehouse.without_jvm())
-    assert are_registered(warehouse.spark, warehouse.catalog, [QUERY], now)
+    assert are_registered(warehouse.spark, [f"google_ads.{QUERY}"], now)
 
     then = register_views(warehouse.spark, warehouse.layout, warehouse.catalog, as_of=history.committed(0))
 
     assert warehouse.spark.sql(count).collect()[0].rows == len(warehouse.without_jvm(Selection(as_of=0))) < shown
-    assert are_registered(warehouse.spark, warehouse.catalog, [QUERY], then)
-    assert not are_registered(warehouse.spark, warehouse.catalog, [QUERY], now)
+    assert are_registered(warehouse.spark, [f"google_ads.{QUERY}"], then)
+    assert not are_registered(warehouse.spark, [f"google_ads.{QUERY}"], now)
 
 
 def test_no_partition_is_lost_whichever_batches_the_snapshot_came_in(history: History) -> None:
