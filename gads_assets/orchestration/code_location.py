@@ -7,6 +7,7 @@ from gads_assets.orchestration.assets import raw_asset, table_asset
 from gads_assets.orchestration.checks import validator_checks
 from gads_assets.orchestration.housekeeping import housekeeping_asset, housekeeping_schedule
 from gads_assets.orchestration.io_managers import PublishedTableIOManager, RawRunIOManager
+from gads_assets.orchestration.marts import MartIOManager, account_day_asset, freshness_asset, marts_sensor
 from gads_assets.orchestration.partitions import customer_days
 from gads_assets.orchestration.presence import one_process_executor
 from gads_assets.orchestration.resources import SparkResource, WorkplaceResource
@@ -19,15 +20,21 @@ def code_location(catalog: Catalog, spark: SparkResource) -> dg.Definitions:
     workplace = WorkplaceResource(spark=spark)
     by_query = [make(catalog, query, partitions_def) for query in queries for make in (raw_asset, table_asset)]
     return dg.Definitions(
-        assets=[*by_query, housekeeping_asset(catalog)],
+        assets=[
+            *by_query,
+            account_day_asset(catalog, partitions_def),
+            freshness_asset(catalog),
+            housekeeping_asset(catalog),
+        ],
         asset_checks=[validator_checks(catalog, query, partitions_def) for query in queries],
-        sensors=[reschedule_sensor(catalog), reconcile_sensor(catalog)],
+        sensors=[reschedule_sensor(catalog), reconcile_sensor(catalog), marts_sensor(catalog)],
         schedules=[housekeeping_schedule(catalog)],
         resources={
             "spark": spark,
             "workplace": workplace,
             "raw_runs": RawRunIOManager(workplace=workplace),
             "published_tables": PublishedTableIOManager(workplace=workplace),
+            "refreshed_marts": MartIOManager(),
         },
         executor=one_process_executor,
     )

@@ -24,8 +24,6 @@ from dagster._core.execution.plan.plan import ExecutionPlan
 from dagster._core.execution.retries import RetryMode
 from sqlalchemy.exc import DBAPIError
 
-from gads_assets.orchestration.partitions import CustomerDays
-
 __all__ = [
     "AssetCheckEvaluation",
     "PatientClaims",
@@ -43,9 +41,7 @@ IsPresent = Callable[[str], bool]
 """Whether the process of the run with this id is still there."""
 
 
-def narrow_output(
-    context: dg.OutputContext, partitions_def: CustomerDays, keys: Sequence[dg.MultiPartitionKey]
-) -> None:
+def narrow_output(context: dg.OutputContext, partitions_def: dg.PartitionsDefinition[str], keys: Sequence[str]) -> None:
     """Makes Dagster log materializations for these keys only.
 
     A step's output stands for every partition of its run; after a mixed outcome that would mark the failed ones
@@ -54,9 +50,7 @@ def narrow_output(
     context._asset_partitions_subset = partitions_def.subset_with_partition_keys(keys)
 
 
-def describe_partition(
-    context: dg.OutputContext, key: dg.MultiPartitionKey, metadata: Mapping[str, dg.MetadataValue]
-) -> None:
+def describe_partition(context: dg.OutputContext, key: str, metadata: Mapping[str, dg.MetadataValue]) -> None:
     """Metadata for one partition's materialization; the public call puts the same on all of a run's."""
     context.step_context.add_asset_metadata(metadata, asset_key=context.asset_key, partition_key=key)
 

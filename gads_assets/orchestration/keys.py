@@ -13,6 +13,10 @@ def table_key(catalog: Catalog, query_name: str) -> dg.AssetKey:
     return dg.AssetKey([catalog.source, query_name])
 
 
+def mart_key(catalog: Catalog, name: str) -> dg.AssetKey:
+    return dg.AssetKey([catalog.source, "marts", name])
+
+
 def housekeeping_key(catalog: Catalog) -> dg.AssetKey:
     return dg.AssetKey([catalog.source, "housekeeping"])
 

@@ -1,6 +1,6 @@
 """What Dagster's pages show about a query, a sealed run, a verdict and a published partition."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
 from typing import Final
 
@@ -15,6 +15,7 @@ from gads_assets.domain.pointer import Pointer
 from gads_assets.domain.verdict import Finding
 from gads_assets.validate.recording import Judged
 from gads_assets.warehouse.columns import KEY
+from gads_assets.warehouse.marts.tables import Mart
 
 Metadata = dict[str, dg.MetadataValue]
 
@@ -42,6 +43,27 @@ def raw_columns(specification: QuerySpecification) -> Metadata:
 
 def published_columns(specification: QuerySpecification) -> Metadata:
     return _column_schema((*KEY, *specification.schema.report_columns), specification.schema)
+
+
+def mart_columns(mart: Mart) -> Metadata:
+    shown = [dg.TableColumn(each.name, each.type, description=each.description) for each in mart.columns]
+    return {"dagster/column_schema": dg.MetadataValue.table_schema(dg.TableSchema(shown))}
+
+
+def refreshed_account_day(inputs: Sequence[Mapping[str, object]]) -> Metadata:
+    """What an account-day was made of: a row of its lineage for each query."""
+    made_of = {
+        str(each["query_name"]): {"run_id": each["run_id"], "schema_version": each["schema_version"]} for each in inputs
+    }
+    return {"inputs": dg.MetadataValue.json(made_of), "dagster/row_count": dg.MetadataValue.int(len(inputs))}
+
+
+def refreshed_customer(versions: Mapping[str, int]) -> Metadata:
+    """What a customer's freshness was made of: every pointer of each query, as of a version of its table."""
+    return {
+        "pointer_versions": dg.MetadataValue.json(dict(versions)),
+        "dagster/row_count": dg.MetadataValue.int(len(versions)),
+    }
 
 
 def sealed_run(manifest: RunManifest) -> Metadata:

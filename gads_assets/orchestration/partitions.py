@@ -62,7 +62,11 @@ class CustomerDays(dg.MultiPartitionsDefinition):
 
 def customer_days(catalog: Catalog) -> CustomerDays:
     """One definition for every query, so that any of them can be launched together."""
-    return CustomerDays(min(query.start_date for query in catalog.queries.values()))
+    return CustomerDays(first_day(catalog))
+
+
+def first_day(catalog: Catalog) -> date:
+    return min(query.start_date for query in catalog.queries.values())
 
 
 def partition_keys(labels: Iterable[str], *, source: str, query_name: str) -> list[PartitionKey]:

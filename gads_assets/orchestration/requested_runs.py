@@ -1,7 +1,7 @@
 """Runs that a sensor asks for: a rectangle of partitions each, under a key of which Dagster makes one run."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from itertools import count
 from typing import Final
@@ -13,8 +13,8 @@ from gads_assets.domain.keys import CustomerId, PartitionKey, partition_key_from
 from gads_assets.domain.rectangles import Rectangle, partitions_between, plan_rectangles
 from gads_assets.domain.verdict import Rule
 from gads_assets.orchestration.checks import VERDICT
-from gads_assets.orchestration.keys import raw_key, table_key
-from gads_assets.orchestration.partitions import CUSTOMERS
+from gads_assets.orchestration.keys import mart_key, raw_key, table_key
+from gads_assets.orchestration.partitions import CUSTOMERS, first_day
 from gads_assets.orchestration.presence import living
 from gads_assets.orchestration.runs import JUDGES, UNJUDGED
 from gads_assets.state.run_records import RunRecords
@@ -42,6 +42,9 @@ class Purpose(StrEnum):
 
     LOAD = "load"
     """Publish what the ledger calls a success; nothing is asked of the API."""
+
+    REFRESH = "refresh"
+    """Make partitions of a mart anew; its name stands in for the query's."""
 
 
 def customer_order(instance: dg.DagsterInstance) -> list[CustomerId]:
@@ -83,13 +86,13 @@ def not_launchable(
     catalog: Catalog, instance: dg.DagsterInstance, keys: Iterable[PartitionKey]
 ) -> dict[PartitionKey, str]:
     """Those that Dagster has no partition for, and what can be done about it."""
-    customers, first_day = set(customer_order(instance)), _first_day(catalog)
+    customers, first = set(customer_order(instance)), first_day(catalog)
     reasons = {}
     for key in keys:
         if key.customer_id not in customers:
             reasons[key] = f"customer {key.customer_id} is not registered; run `gads customers sync`"
-        elif key.logical_date < first_day:
-            reasons[key] = f"days before {first_day} are no partitions any more; set the catalog's start_date back"
+        elif key.logical_date < first:
+            reasons[key] = f"days before {first} are no partitions any more; set the catalog's start_date back"
     return reasons
 
 
@@ -107,8 +110,8 @@ def run_requests(
     the next number, up to the query's `most_tries`; one that somebody cancelled by none. Days before the catalog's
     first are no partitions, and left out.
     """
-    first_day = _first_day(catalog)
-    known = {key: mark for key, mark in marks.items() if key.logical_date >= first_day}
+    first = first_day(catalog)
+    known = {key: mark for key, mark in marks.items() if key.logical_date >= first}
     rectangles = plan_rectangles(known, customer_order(instance))
     chosen: dict[Rectangle, str] = {}
     undecided = rectangles
@@ -120,7 +123,7 @@ def run_requests(
         }
         if not names:
             break
-        ended = _ended(instance, list(names.values()))
+        ended = ended_runs(instance, list(names.values()))
         chosen |= {rectangle: name for rectangle, name in names.items() if name not in ended}
         undecided = [rectangle for rectangle, name in names.items() if ended.get(name) in _FOLLOWED]
     return [_request(catalog, purpose, rectangle, chosen[rectangle]) for rectangle in rectangles if rectangle in chosen]
@@ -156,13 +159,23 @@ def _request(catalog: Catalog, purpose: Purpose, rectangle: Rectangle, run_key: 
             )
         case Purpose.LOAD:
             return dg.RunRequest(run_key=run_key, asset_selection=[table], asset_check_keys=[], tags=tags)
+        case Purpose.REFRESH:
+            return refresh_request(catalog, query, rectangle.first.label, rectangle.last.label, run_key=run_key)
 
 
-def _first_day(catalog: Catalog) -> date:
-    return min(query.start_date for query in catalog.queries.values())
+def refresh_request(catalog: Catalog, mart: str, first: str, last: str, *, run_key: str) -> dg.RunRequest:
+    """A mart can wait: whatever else is queued goes first."""
+    tags = {_RANGE_START: first, _RANGE_END: last, _QUERY: mart, "dagster/priority": "-1"}
+    return dg.RunRequest(run_key=run_key, asset_selection=[mart_key(catalog, mart)], tags=tags)
 
 
-def _ended(instance: dg.DagsterInstance, run_keys: Sequence[str]) -> dict[str, dg.DagsterRunStatus]:
+def of_query(run: dg.DagsterRun) -> str:
+    """The query, or the mart, that a run of a sensor was asked for."""
+    return run.tags[_QUERY]
+
+
+def ended_runs(instance: dg.DagsterInstance, run_keys: Sequence[str]) -> dict[str, dg.DagsterRunStatus]:
+    """How the runs of these keys ended, of those that did."""
     statuses = [*_FOLLOWED, dg.DagsterRunStatus.CANCELED]
     found: dict[str, dg.DagsterRunStatus] = {}
     for start in range(0, len(run_keys), _KEYS_AT_ONCE):

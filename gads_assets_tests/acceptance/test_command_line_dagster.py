@@ -34,6 +34,8 @@ ASSET_KEYS = [
     "google_ads/geographic_view",
     "google_ads/housekeeping",
     "google_ads/keyword_view",
+    "google_ads/marts/account_day",
+    "google_ads/marts/freshness",
     "google_ads/raw/account",
     "google_ads/raw/account_hourly",
     "google_ads/raw/ad",
@@ -134,7 +136,7 @@ def test_loading_the_definitions_starts_nothing_connects_nowhere_and_writes_noth
     assert [act for act in seen["done"] if act[1] not in {"file", os.devnull}] == []
     assert seen["keys"] == ASSET_KEYS
     assert seen["checks"] == [f"{key}:{check}" for key in ASSET_KEYS if "/raw/" in key for check in CHECKS]
-    assert sorted(seen["sensors"]) == ["google_ads_reconcile", "google_ads_reschedule"]
+    assert sorted(seen["sensors"]) == ["google_ads_marts", "google_ads_reconcile", "google_ads_reschedule"]
     assert seen["schedules"] == ["google_ads_housekeeping"]
     assert not (project / ".gads").exists()
 

@@ -40,6 +40,18 @@ class Agency:
         )
         return subset.execute_in_process(instance=self.world.instance, tags=dict(request.tags), raise_on_error=False)
 
+    def create_run(self, request: dg.RunRequest, *, status: dg.DagsterRunStatus | None = None) -> dg.DagsterRun:
+        """As the daemon does before it launches one."""
+        selected = frozenset(request.asset_selection or ())
+        return self.world.instance.create_run_for_job(
+            job_def=self.world.definitions.get_repository_def()
+            .get_job(str(request.job_name))
+            .get_subset(asset_selection=selected),
+            tags={**request.tags, "dagster/sensor_name": SENSOR, "dagster/run_key": str(request.run_key)},
+            asset_selection=selected,
+            status=status,
+        )
+
     def settle(self) -> list[dg.RunRequest]:
         """Ticks until nothing is left to do; returns all that was asked for."""
         asked: list[dg.RunRequest] = []
@@ -250,10 +262,7 @@ def test_a_run_whose_process_was_killed_is_reported_as_failed_and_followed_by_an
     world = agency.world
     world.run(FIRST, LAST, assets=[RAW])
     [request], _ = agency.tick()
-    killed = world.instance.create_run_for_job(
-        job_def=world.definitions.get_repository_def().get_job(str(request.job_name)),
-        tags={**request.tags, "dagster/sensor_name": SENSOR, "dagster/run_key": str(request.run_key)},
-    )
+    killed = agency.create_run(request)
     started = dg.DagsterEvent(event_type_value=dg.DagsterEventType.RUN_START.value, job_name=killed.job_name)
     world.instance.report_dagster_event(started, run_id=killed.run_id)
     assert agency.tick() == ([], "4 successes wait to be loaded")  # it may be about to show up
@@ -274,11 +283,7 @@ def test_a_load_that_keeps_failing_is_tried_a_few_times_and_not_for_ever(agency:
     keys = []
     for _ in range(5):
         [request], _ = agency.tick()
-        world.instance.create_run_for_job(
-            job_def=world.definitions.get_repository_def().get_job(str(request.job_name)),
-            tags={**request.tags, "dagster/sensor_name": SENSOR, "dagster/run_key": str(request.run_key)},
-            status=dg.DagsterRunStatus.FAILURE,
-        )
+        agency.create_run(request, status=dg.DagsterRunStatus.FAILURE)
         keys.append(request.run_key)
     assert len(set(keys)) == 5
     assert agency.tick() == ([], "4 successes wait to be loaded")

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import UTC, date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
@@ -106,8 +106,8 @@ def in_table(site: Site, mart: str = "account_day") -> list[Row]:
     return _sorted(open_table(site.here.layout.mart(mart)).to_pyarrow_table().to_pylist())
 
 
-def shown(site: Site, mart: str = "account_day") -> list[Row]:
-    rows = mart_rows(site.here.session(), site.here.layout, site.here.catalog, mart)
+def shown(site: Site, mart: str = "account_day", *, as_of: datetime | None = None) -> list[Row]:
+    rows = mart_rows(site.here.session(), site.here.layout, site.here.catalog, mart, as_of=as_of)
     return _sorted([{name: _in_utc(value) for name, value in each.asDict().items()} for each in rows.collect()])
 
 
@@ -142,13 +142,14 @@ def test_account_days_are_what_is_published_of_them_and_nothing_else(
     }
     names = ("row_count", "impressions", "clicks", "cost", "conversions", "currency_code")
     assert figures(in_table(site), *names) == expected  # the fourth day is not published
-    assert in_table(site) == shown(site)
     pointers = current_state(here.layout, "campaign")
     assert figures(lineage.to_pylist(), "run_id", "schema_version") == {
         (each.customer_id, each.logical_date.day, "campaign"): (pointer.run_id, pointer.schema_version)
         for each, pointer in pointers.items()
     }
     assert stale_account_days(here.layout, here.catalog) == {}
+    then, shown_then = datetime.now(UTC), shown(site)
+    assert shown_then == in_table(site)
 
     publish(site, {accounts(ANNA, 1): euros(accounts(ANNA, 1))}, version="1")  # the currency becomes known
 
@@ -167,6 +168,8 @@ def test_account_days_are_what_is_published_of_them_and_nothing_else(
     assert figures(in_table(site), *names) == expected
     assert len(in_table(site)) == len(expected)
 
+    assert shown(site, as_of=then) == shown_then
+    assert shown(site, as_of=then - timedelta(days=1)) == []
     _columns, rows = answer(here, f"{query} WHERE query_name = 'campaign' AND customer_id = '{BERT}'")
     assert [tuple(each) for each in rows] == [(BERT, "campaign", 10, Decimal("0.000005"))]
     with pytest.raises(ReadError, match="there is no mart profit; there are account_day, freshness"):
