@@ -78,11 +78,12 @@ def answer(here: "Workplace", sql: str, *, as_of: datetime | None = None) -> "tu
     )
     from gads_assets.warehouse.session import SPARK_ERRORS, spark_reason  # noqa: PLC0415
 
-    records = here.store_as(Role.CONSUMER).load_records()
-    session = here.session()
+    said = sql.casefold()
     # A statement that reads a view has its name in it, whatever else has it too.
-    named = [name for name in here.catalog.queries if name in sql.casefold()]
-    marts = [name for name in MARTS if name in sql.casefold()]
+    named = [name for name in here.catalog.queries if name in said]
+    marts = [name for name in MARTS if name in said]
+    records = here.store_as(Role.CONSUMER).load_records() if "load_records" in said else []
+    session = here.session()
     source = here.catalog.source
     views = [*(f"{source}.{name}" for name in named), *(f"{source}_marts.{name}" for name in marts)]
     try:
