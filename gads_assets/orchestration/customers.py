@@ -11,7 +11,7 @@ import dagster as dg
 from gads_assets.domain.accounts import Account, FoundAccount, SyncPlan, plan_sync
 from gads_assets.domain.roles import Role
 from gads_assets.errors import SettingsError
-from gads_assets.orchestration.instance import STORAGE_VARIABLE, dagster_storage_url, write_dagster_home
+from gads_assets.orchestration.instance import storage_environment, write_dagster_home
 from gads_assets.orchestration.partitions import CUSTOMERS
 from gads_assets.orchestration.workplace import Workplace
 
@@ -28,17 +28,18 @@ class Registered:
 def dagster_instance(here: Workplace) -> Iterator[dg.DagsterInstance]:
     """The Dagster instance of this home, whether or not the shell was set up for it."""
     write_dagster_home(here.settings.dagster_home)
-    # dagster.yaml takes the address from the environment, and Dagster looks when it first needs a storage.
-    before = os.environ.get(STORAGE_VARIABLE)
-    os.environ[STORAGE_VARIABLE] = dagster_storage_url(here.database_url)
+    needed = storage_environment(here.database_url)
+    before = {name: os.environ.get(name) for name in needed}
+    os.environ.update(needed)
     try:
         with dg.DagsterInstance.from_config(str(here.settings.dagster_home)) as instance:
             yield instance
     finally:
-        if before is None:
-            del os.environ[STORAGE_VARIABLE]
-        else:
-            os.environ[STORAGE_VARIABLE] = before
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def _found_accounts(here: Workplace) -> list[FoundAccount]:

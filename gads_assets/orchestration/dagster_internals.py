@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from typing import Any, Self
 
 import dagster as dg
 from dagster._core.definitions.asset_checks.asset_check_evaluation import (
@@ -15,20 +16,27 @@ from dagster._core.definitions.asset_checks.asset_check_evaluation import (
 )
 from dagster._core.errors import raise_execution_interrupts
 from dagster._core.events import EngineEventData
+from dagster._core.events.log import EventLogEntry
 from dagster._core.execution.api import ExecuteRunWithPlanIterable
+from dagster._core.execution.context.metadata_logging import AssetMetadataHandle, OutputMetadataAccumulator
 from dagster._core.execution.context.system import PlanExecutionContext, PlanOrchestrationContext
 from dagster._core.execution.context_creation_job import PlanExecutionContextManager
 from dagster._core.execution.plan.execute_plan import inner_plan_execution_iterator
 from dagster._core.execution.plan.instance_concurrency_context import InstanceConcurrencyContext
 from dagster._core.execution.plan.plan import ExecutionPlan
 from dagster._core.execution.retries import RetryMode
+from dagster._core.storage.event_log import SqlEventLogStorageTable
+from dagster._serdes import ConfigurableClassData
+from dagster_postgres import PostgresEventLogStorage
+from dagster_postgres.utils import create_pg_engine, pg_url_from_config
 from sqlalchemy.exc import DBAPIError
 
 __all__ = [
     "AssetCheckEvaluation",
+    "KeptEventLog",
     "PatientClaims",
     "PatientExecutor",
-    "describe_partition",
+    "describe_partitions",
     "materialization_targets",
     "materialized_runs",
     "narrow_output",
@@ -50,9 +58,16 @@ def narrow_output(context: dg.OutputContext, partitions_def: dg.PartitionsDefini
     context._asset_partitions_subset = partitions_def.subset_with_partition_keys(keys)
 
 
-def describe_partition(context: dg.OutputContext, key: str, metadata: Mapping[str, dg.MetadataValue]) -> None:
-    """Metadata for one partition's materialization; the public call puts the same on all of a run's."""
-    context.step_context.add_asset_metadata(metadata, asset_key=context.asset_key, partition_key=key)
+def describe_partitions(context: dg.OutputContext, metadata: Mapping[str, Mapping[str, dg.MetadataValue]]) -> None:
+    """Metadata for each partition's own materialization; the public call puts the same on all of a run's.
+
+    Dagster has a call for one partition, which lists all partitions of the run to see whether it is among them.
+    """
+    step = context.step_context
+    described = dict(step._metadata_accumulator.per_output_metadata)
+    for key, shown in metadata.items():
+        described[AssetMetadataHandle(asset_key=context.asset_key, partition_key=key)] = shown
+    step._metadata_accumulator = OutputMetadataAccumulator(per_output_metadata=described)
 
 
 def materialization_targets(
@@ -92,6 +107,57 @@ def _latest_materializations(
         records = instance.fetch_materializations(asked, limit=len(some)).records
         by_id |= {record.storage_id: record for record in records}
     return {key: by_id[storage_id] for key, storage_id in latest.items() if storage_id in by_id}
+
+
+class KeptEventLog(PostgresEventLogStorage):
+    """Dagster's event log, on connections that it keeps, and with the plan of a run in one statement.
+
+    Dagster's own opens one or more connections for each event, which was most of a run of hundreds of partitions, and
+    stores what a run plans event by event. dagster.yaml names this class, so every process has it: also the daemon,
+    which creates the runs.
+    """
+
+    def __init__(
+        self,
+        postgres_url: str,
+        should_autocreate_tables: bool = True,
+        inst_data: ConfigurableClassData | None = None,
+    ) -> None:
+        super().__init__(postgres_url, should_autocreate_tables, inst_data)
+        self._engine = create_pg_engine(
+            postgres_url,
+            isolation_level="AUTOCOMMIT",
+            pool_size=2,  # storing an event takes a second one, to look whether a table exists
+            max_overflow=-1,
+            pool_pre_ping=True,  # the database may have been stopped and started since
+        )
+
+    @classmethod
+    def from_config_value(cls, inst_data: ConfigurableClassData | None, config_value: Mapping[str, Any]) -> Self:
+        return cls(
+            pg_url_from_config(config_value), config_value.get("should_autocreate_tables", True), inst_data=inst_data
+        )
+
+    def store_event_batch(self, events: Sequence[EventLogEntry]) -> None:
+        planned = [event for event in events if event.get_dagster_event().is_asset_materialization_planned]
+        others = [event for event in events if not event.get_dagster_event().is_asset_materialization_planned]
+        if planned:
+            self._store_planned(planned)
+        if others:
+            super().store_event_batch(others)
+
+    def _store_planned(self, events: Sequence[EventLogEntry]) -> None:
+        inserted = self.prepare_insert_event_batch(events).returning(SqlEventLogStorageTable.c.id)
+        with self.run_connection() as connection:
+            ids = connection.execute(inserted).scalars().all()
+        last = {event.get_dagster_event().asset_key: (event, id_) for event, id_ in zip(events, ids, strict=True)}
+        with self.index_transaction() as connection:
+            for event, id_ in last.values():
+                self._store_asset_event(connection, event, id_)
+
+    def dispose(self) -> None:
+        super().dispose()
+        self._engine.dispose()
 
 
 class PatientExecutor(dg.Executor):

@@ -17,10 +17,21 @@ _DAGSTER_YAML = f"""\
 # Written by `gads env`; changes made here are overwritten.
 
 # Runs, events and schedules, in the same database as partition state and in a schema of their own.
-storage:
-  postgres:
+run_storage:
+  module: dagster_postgres
+  class: PostgresRunStorage
+  config: &database
     postgres_url:
       env: {STORAGE_VARIABLE}
+schedule_storage:
+  module: dagster_postgres
+  class: PostgresScheduleStorage
+  config: *database
+# Dagster's own would open a connection for every event.
+event_log_storage:
+  module: gads_assets.orchestration.dagster_internals
+  class: KeptEventLog
+  config: *database
 
 # Each run brings its own Spark: more at once than this, and they only wait for each other.
 run_coordinator:
@@ -81,12 +92,19 @@ def dagster_environment(settings: Settings, database_url: str) -> dict[str, str]
     return {
         "GADS_HOME": str(settings.home),
         "DAGSTER_HOME": str(settings.dagster_home),
-        STORAGE_VARIABLE: dagster_storage_url(database_url),
-        "DAGSTER_EVENT_BATCH_SIZE": "500",  # materializations of a batch are then stored in a few statements
+        **storage_environment(database_url),
         "SPARK_CONF_DIR": str(settings.spark_conf_dir),
         "GRPC_VERBOSITY": "ERROR",  # it remarks on every process that is started while a channel is open
         # Its handling of forks aborted one in forty children before they became Spark's JVM; none of ours stays a fork.
         "GRPC_ENABLE_FORK_SUPPORT": "0",
+    }
+
+
+def storage_environment(database_url: str) -> dict[str, str]:
+    """What the instance itself looks for, when it first needs a storage and at every event."""
+    return {
+        STORAGE_VARIABLE: dagster_storage_url(database_url),
+        "DAGSTER_EVENT_BATCH_SIZE": "500",  # materializations of a batch are then stored in a few statements
     }
 
 

@@ -12,7 +12,7 @@ from gads_assets.domain.pointer import Pointer
 from gads_assets.errors import WarehouseError
 from gads_assets.extract.extraction import Extraction
 from gads_assets.orchestration import metadata
-from gads_assets.orchestration.dagster_internals import describe_partition, narrow_output
+from gads_assets.orchestration.dagster_internals import describe_partitions, narrow_output
 from gads_assets.orchestration.partitions import customer_days, dagster_key, partition_keys
 from gads_assets.orchestration.resources import WorkplaceResource
 from gads_assets.orchestration.runs import partition_failure, readable_failures
@@ -94,10 +94,9 @@ class PublishedTableIOManager(dg.ConfigurableIOManager):
 def _report(
     context: dg.OutputContext, workplace: Workplace, described: Mapping[PartitionKey, metadata.Metadata]
 ) -> None:
-    keys = {key: dagster_key(key) for key in described}
-    narrow_output(context, customer_days(workplace.catalog), list(keys.values()))
-    for key, shown in described.items():
-        describe_partition(context, keys[key], shown)
+    by_key = {dagster_key(key): shown for key, shown in described.items()}
+    narrow_output(context, customer_days(workplace.catalog), list(by_key))
+    describe_partitions(context, by_key)
 
 
 def _previews(

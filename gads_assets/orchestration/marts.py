@@ -17,7 +17,7 @@ from gads_assets.domain.roles import Role
 from gads_assets.errors import GadsError
 from gads_assets.orchestration import metadata
 from gads_assets.orchestration.assets import OWNERS
-from gads_assets.orchestration.dagster_internals import describe_partition, narrow_output
+from gads_assets.orchestration.dagster_internals import describe_partitions, narrow_output
 from gads_assets.orchestration.keys import mart_key, table_key
 from gads_assets.orchestration.partitions import (
     CUSTOMER_DIMENSION,
@@ -118,8 +118,7 @@ class MartIOManager(dg.ConfigurableIOManager):
 
     def handle_output(self, context: dg.OutputContext, obj: Refreshed) -> None:
         narrow_output(context, context.asset_partitions_def, list(obj))
-        for key, shown in obj.items():
-            describe_partition(context, key, shown)
+        describe_partitions(context, obj)
 
     def load_input(self, context: dg.InputContext) -> None:
         raise dg.DagsterInvariantViolationError(

@@ -137,7 +137,7 @@ def test_a_plain_dagster_command_runs_after_env_and_its_events_are_in_the_same_d
     """
     finished = shell.run(["sh", "-c", script])
     assert finished.returncode == 0, finished.stderr
-    assert "PostgresEventLogStorage" in finished.stdout
+    assert "KeptEventLog" in finished.stdout
     url = database_status(shell.home / "postgres").url
     assert url is not None
     engine = open_engine(url)

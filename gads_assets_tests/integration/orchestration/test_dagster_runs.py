@@ -10,7 +10,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 from pyspark.sql import DataFrame
-from sqlalchemy import text
+from sqlalchemy import Engine, Pool, event, text
 
 from gads_assets.catalog.loading import load_catalog
 from gads_assets.domain.keys import RunId
@@ -19,6 +19,8 @@ from gads_assets.domain.state import Judgement, PartitionStatus
 from gads_assets.emulator.accounts import ACCOUNTS
 from gads_assets.orchestration.code_location import code_location
 from gads_assets.orchestration.customers import register_accounts
+from gads_assets.orchestration.dagster_internals import KeptEventLog
+from gads_assets.orchestration.partitions import CUSTOMERS
 from gads_assets.state.connection import transaction
 from gads_assets_tests.worlds import (
     BERLIN,
@@ -136,6 +138,54 @@ def test_every_event_of_a_mixed_run_belongs_to_one_partition(make_world: Callabl
     checks = world.instance.event_log_storage.get_asset_check_execution_history(VERDICT, limit=100)
     judged = {check.event.dagster_event.event_specific_data.partition for check in checks if check.event}  # type: ignore[union-attr]
     assert judged == world.materialized(RAW)
+
+
+def test_a_run_of_many_partitions_stores_its_events_in_as_few_statements_as_one_of_two(
+    make_world: Callable[..., World],
+) -> None:
+    world = make_world()
+    first, second, last = f"{NEW_YORK}|2024-06-01", f"{NEW_YORK}|2024-06-02", f"{TOKYO}|2024-06-02"
+    world.run(first, last, assets=[RAW])
+    said: list[str] = []
+    listening: list[tuple[type, str, Callable[..., None]]] = [
+        (Engine, "before_cursor_execute", lambda *arguments: said.append(arguments[2])),
+        (Pool, "connect", lambda *_: said.append("connect")),
+    ]
+    counts = []
+    for target, name, listener in listening:
+        event.listen(target, name, listener)
+    try:
+        for end in (second, last):
+            said.clear()
+            result = world.run(first, end, assets=[TABLE])
+            stored = [statement for statement in said if statement.startswith("INSERT INTO event_logs")]
+            counts.append((len(stored), said.count("connect")))
+    finally:
+        for target, name, listener in listening:
+            event.remove(target, name, listener)
+
+    (stored_of_two, connections_of_two), (stored_of_many, connections_of_many) = counts
+    assert stored_of_many == stored_of_two
+    assert connections_of_many <= connections_of_two
+    planned = world.instance.all_logs(result.run_id, dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED)
+    assert len(planned) == 6
+    assert {entry.get_dagster_event().partition for entry in planned} == world.materialized(TABLE)
+
+
+def test_events_are_stored_after_the_database_was_started_again(make_world: Callable[..., World]) -> None:
+    world = make_world()
+    storage = world.instance.event_log_storage
+    assert isinstance(storage, KeptEventLog)
+    processes = set()
+    for _ in range(2):
+        with storage.index_connection() as connection:
+            processes.add(connection.execute(text("SELECT pg_backend_pid()")).scalar_one())
+    [kept] = processes
+    with transaction(world.here.engine_as(Role.OPERATOR)) as connection:
+        connection.execute(text("RESET ROLE"))
+        connection.execute(text("SELECT pg_terminate_backend(:kept, 10000)"), {"kept": kept})
+
+    assert world.instance.get_dynamic_partitions(CUSTOMERS)
 
 
 def test_failed_reprocessing_leaves_the_published_run_untouched(
