@@ -18,6 +18,7 @@ from gads_assets.warehouse.layout import WarehouseLayout
 from gads_assets.warehouse.pointer_order import shown_sql
 from gads_assets.warehouse.selection import EVERYTHING, Selection
 from gads_assets.warehouse.session import SPARK_ERRORS, spark_reason
+from gads_assets.warehouse.shown_rows import condition_of
 from gads_assets.warehouse.snapshots import Snapshot, take_snapshot
 
 _LOAD_RECORDS = pa.schema(
@@ -51,11 +52,12 @@ def published_rows(
 
 
 def rows_of(spark: SparkSession, snapshot: Snapshot) -> DataFrame:
+    conditions = _conditions(snapshot)
     try:
-        rows = spark.sql(snapshot_sql(snapshot))
+        rows = spark.sql(_sql(snapshot, conditions))
     except SPARK_ERRORS as error:
         raise ReadError(f"{snapshot.query_name} cannot be read: {spark_reason(error)}") from error
-    if snapshot.selection.partitions is None and snapshot.selection.strict is None:
+    if conditions is not None or (snapshot.selection.partitions is None and snapshot.selection.strict is None):
         return rows
     # What neither SQL nor the pointer table can tell is in the snapshot itself.
     shown = snapshot.pointers.select(["customer_id", "logical_date", "run_id"])
@@ -114,30 +116,54 @@ def select_only(spark: SparkSession, sql: str) -> DataFrame:
 
 def snapshot_sql(snapshot: Snapshot) -> str:
     """The statement behind every Spark reader. Names and versions in it are the catalog's, which allows no quotes."""
+    return _sql(snapshot, _conditions(snapshot))
+
+
+def _conditions(snapshot: Snapshot) -> list[str] | None:
+    """What tells the shown rows of each stage table from the others; None where that takes a join."""
+    conditions = [condition_of(_pointers(snapshot, schema)) for schema in snapshot.stages]
+    known = [condition for condition in conditions if condition is not None]
+    return known if len(known) == len(conditions) else None
+
+
+def _sql(snapshot: Snapshot, conditions: Sequence[str] | None) -> str:
     if not snapshot.stages:
         return f"SELECT {', '.join(_null(column) for column in snapshot.columns)} WHERE false"
+    if conditions is not None:
+        selects = [
+            _select(snapshot, schema, condition) for schema, condition in zip(snapshot.stages, conditions, strict=True)
+        ]
+        return " UNION ALL ".join(selects)
     uri = sql_name(snapshot.layout.pointers(snapshot.query_name))
     shown = shown_sql(
         f"{uri} VERSION AS OF {snapshot.version}",
         condition=snapshot.selection.condition,
         newest=f"{uri} VERSION AS OF {snapshot.newest}" if snapshot.version < snapshot.newest else None,
     )
-    selects = [_select(snapshot, schema) for schema in snapshot.stages]
+    selects = [
+        f"{_select(snapshot, schema, _near(snapshot, schema))} JOIN shown "
+        "ON stage.customer_id = shown.customer_id AND stage.logical_date = shown.logical_date "
+        f"AND stage.stage_id = shown.stage_id WHERE shown.schema_version = '{schema.version}'"
+        for schema in snapshot.stages
+    ]
     return f"WITH shown AS ({shown}) {' UNION ALL '.join(selects)}"
 
 
-def _select(snapshot: Snapshot, schema: QuerySchema) -> str:
+def _select(snapshot: Snapshot, schema: QuerySchema, condition: str) -> str:
     own = {column.name: column.type for column in schema.report_columns}
     expressions = ", ".join(_expression(column, own, schema) for column in snapshot.columns)
     stage = sql_name(snapshot.layout.stage(schema.query_name, schema.version))
-    # Stage ids rise with time: most files of superseded runs are below the first one that is shown.
-    stage_ids = pc.min_max(snapshot.pointers.filter(pc.field("schema_version") == schema.version)["stage_id"])
-    condition = f"{snapshot.selection.condition} AND stage_id BETWEEN '{stage_ids['min']}' AND '{stage_ids['max']}'"
-    return (
-        f"SELECT {expressions} FROM (SELECT * FROM {stage} WHERE {condition}) AS stage JOIN shown "
-        "ON stage.customer_id = shown.customer_id AND stage.logical_date = shown.logical_date "
-        f"AND stage.stage_id = shown.stage_id WHERE shown.schema_version = '{schema.version}'"
-    )
+    return f"SELECT {expressions} FROM (SELECT * FROM {stage} WHERE {condition}) AS stage"
+
+
+def _near(snapshot: Snapshot, schema: QuerySchema) -> str:
+    """Stage ids rise with time: most files of superseded runs are below the first one that is shown."""
+    stage_ids = pc.min_max(_pointers(snapshot, schema)["stage_id"])
+    return f"{snapshot.selection.condition} AND stage_id BETWEEN '{stage_ids['min']}' AND '{stage_ids['max']}'"
+
+
+def _pointers(snapshot: Snapshot, schema: QuerySchema) -> pa.Table:
+    return snapshot.pointers.filter(pc.field("schema_version") == schema.version)
 
 
 def _expression(column: Column, own: Mapping[str, str], schema: QuerySchema) -> str:

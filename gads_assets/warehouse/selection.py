@@ -36,19 +36,19 @@ class Selection:
         """SQL for Spark and delta-rs alike, true of every row that is selected."""
         conditions = []
         if self.customers is not None:
-            conditions.append(_among("customer_id", {f"'{parse_customer_id(each)}'" for each in self.customers}))
+            conditions.append(among("customer_id", {f"'{parse_customer_id(each)}'" for each in self.customers}))
         if self.days is not None:
-            conditions.append(_among("logical_date", {f"DATE '{day:%Y-%m-%d}'" for day in self.days}))
+            conditions.append(among("logical_date", {f"DATE '{day:%Y-%m-%d}'" for day in self.days}))
         if self.partitions is not None:
-            conditions.append(_among("customer_id", {f"'{key.customer_id}'" for key in self.partitions}))
-            conditions.append(_among("logical_date", {f"DATE '{key.logical_date}'" for key in self.partitions}))
+            conditions.append(among("customer_id", {f"'{key.customer_id}'" for key in self.partitions}))
+            conditions.append(among("logical_date", {f"DATE '{key.logical_date}'" for key in self.partitions}))
         return " AND ".join(conditions) or "true"
 
 
 EVERYTHING: Final = Selection()
 
 
-def _among(column: str, literals: Collection[str]) -> str:
+def among(column: str, literals: Collection[str]) -> str:
     """The range says no more than the list, but it is what both engines hold against the statistics of a file."""
     if not literals:
         return "false"

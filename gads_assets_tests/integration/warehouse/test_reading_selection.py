@@ -14,6 +14,7 @@ from gads_assets.catalog.specification import Column
 from gads_assets.domain.keys import CustomerId, PartitionKey
 from gads_assets.domain.pointer import Authority
 from gads_assets.errors import PartitionKeyError, ReadError
+from gads_assets.warehouse import shown_rows
 from gads_assets.warehouse.arrow import near
 from gads_assets.warehouse.delta_tables import open_table
 from gads_assets.warehouse.pointers import pointer_table
@@ -128,6 +129,19 @@ def test_spark_and_delta_rs_read_the_same_rows_of_a_selection(history: History, 
     selection, selected = SELECTIONS[name]
     expected = {key: clicks for key, clicks in history.shown[-1].items() if selected(key)}
     assert clicks_shown(history, selection) == expected
+
+
+@pytest.mark.parametrize(
+    "name", ["everything", "partitions that are no rectangle", "a day of the newer schema version"]
+)
+def test_rows_that_no_short_condition_tells_from_the_others_are_the_same(
+    history: History, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shown_rows, "MOST_PIECES", 0)
+    test_spark_and_delta_rs_read_the_same_rows_of_a_selection(history, name)
+    selection, _ = SELECTIONS[name]
+    then = replace(selection, as_of=1)
+    assert history.warehouse.with_spark(then) == history.warehouse.without_jvm(then)
 
 
 def test_what_was_shown_then_is_read_by_version_and_by_time_without_what_was_retracted_since(history: History) -> None:
