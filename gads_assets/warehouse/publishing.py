@@ -154,12 +154,11 @@ class Publisher:
         return stages, refused | {each.key: _DIFFERS for stage in stages for each in stage.differing}
 
     def _stage_batch(self, schema: QuerySchema, batch: Sequence[Authority]) -> Stage:
-        uris = [
-            uri
+        uris = {
+            authority.key: self.sink.payload_uris(self.sink.manifest(authority.key, authority.run_id))
             for authority in batch
             if authority.record_count
-            for uri in self.sink.payload_uris(self.sink.manifest(authority.key, authority.run_id))
-        ]
+        }
         return stage_runs(self.session(), self.layout, schema, batch, uris=uris, stage_id=self.new_stage_id())
 
     def _broken(self, batch: Sequence[Authority]) -> dict[PartitionKey, str]:

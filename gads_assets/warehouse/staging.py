@@ -1,12 +1,14 @@
 """Staging: a batch of sealed runs appended to its schema version's table, under a stage id that nothing names yet."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import reduce
+from math import ceil
 from typing import Final
 
 from deltalake import DeltaTable
-from pyspark.sql import Column, Observation, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name every Spark program gives it
 
 from gads_assets.catalog.specification import QuerySchema
@@ -26,7 +28,7 @@ from gads_assets.warehouse.delta_tables import find_table, open_table, readable_
 from gads_assets.warehouse.layout import WarehouseLayout
 from gads_assets.warehouse.marks import times_collected
 
-_ROWS_PER_FILE: Final = 1_000_000
+ROWS_PER_FILE: Final = 150_000
 _NOTHING: Final = str(total([]))
 
 
@@ -50,17 +52,17 @@ def stage_runs(
     schema: QuerySchema,
     authorities: Sequence[Authority],
     *,
-    uris: Sequence[str],
+    uris: Mapping[PartitionKey, Sequence[str]],
     stage_id: StageId,
 ) -> Stage:
-    """Appends the batch in one commit. What is written is counted and digested on its way to disk."""
+    """Appends the batch in one commit; `uris` are the files of each partition that has rows. What is written is counted
+    and digested on its way to disk."""
     table = _table(spark, layout.stage(schema.query_name, schema.version), schema)
     collections = times_collected(table)
     expected = total(parse_content_digest(authority.content_digest) for authority in authorities)
-    written, differing = expected, set[PartitionKey]()
-    if expected.rows or uris:
-        files = 1 + expected.rows // _ROWS_PER_FILE
-        written = _append(spark, table.table_uri, schema, uris, stage_id, files=files)
+    written, differing = total([]), set[PartitionKey]()
+    if pieces := pieces_of(authorities, uris, rows_per_file=ROWS_PER_FILE):
+        written = _append(spark, table.table_uri, schema, pieces, stage_id)
         table.update_incremental()
     if written != expected:
         found = _digests(spark, table, schema, stage_id)
@@ -102,24 +104,44 @@ def _table(spark: SparkSession, uri: str, schema: QuerySchema) -> DeltaTable:
     return open_table(uri)
 
 
+def pieces_of(
+    authorities: Sequence[Authority], uris: Mapping[PartitionKey, Sequence[str]], *, rows_per_file: int
+) -> list[list[str]]:
+    """The files of a batch in pieces, one for each file that is written: of about as many rows each, and each a range
+    of the key that the table is clustered by."""
+    in_order = sorted((authority for authority in authorities if authority.key in uris), key=_place_in_table)
+    rows = sum(authority.record_count for authority in in_order)
+    number = ceil(rows / rows_per_file)
+    pieces: list[list[str]] = [[] for _ in range(number)]
+    before = 0
+    for authority in in_order:
+        pieces[before * number // rows].extend(uris[authority.key])
+        before += authority.record_count
+    return [piece for piece in pieces if piece]
+
+
 def _append(
-    spark: SparkSession, uri: str, schema: QuerySchema, uris: Sequence[str], stage_id: StageId, *, files: int
+    spark: SparkSession, uri: str, schema: QuerySchema, pieces: Sequence[Sequence[str]], stage_id: StageId
 ) -> ContentDigest:
-    report = [column.name for column in schema.report_columns]
-    rows = sealed_rows(spark, uris, schema).selectExpr(
-        f"{DAY} AS logical_date",
-        f"{CUSTOMER} AS customer_id",
-        f"'{stage_id}' AS stage_id",
-        f"{RUN} AS run_id",
-        *(f"`{name}`" for name in report),
-    )
-    placed = rows.coalesce(1) if files == 1 else rows.repartitionByRange(files, "logical_date", "customer_id")
+    # Each piece is a task of its own. One task for all would leave the other cores idle, and a repartition by range
+    # reads everything twice.
+    rows = reduce(DataFrame.unionAll, [_rows(spark, schema, piece, stage_id).coalesce(1) for piece in pieces])
     # One file is one partition, whose rows are in the key's order as they come.
-    by_key = placed if len(uris) == 1 else placed.sortWithinPartitions("logical_date", "customer_id")
+    by_key = rows if len(pieces) == len(pieces[0]) == 1 else rows.sortWithinPartitions("logical_date", "customer_id")
     measured = Observation()
     observed = by_key.observe(measured, *_digest_columns(schema))
     observed.write.format("delta").mode("append").save(uri)
     return digest_from_aggregates(**measured.get)
+
+
+def _rows(spark: SparkSession, schema: QuerySchema, uris: Sequence[str], stage_id: StageId) -> DataFrame:
+    return sealed_rows(spark, uris, schema).selectExpr(
+        f"{DAY} AS logical_date",
+        f"{CUSTOMER} AS customer_id",
+        f"'{stage_id}' AS stage_id",
+        f"{RUN} AS run_id",
+        *(f"`{column.name}`" for column in schema.report_columns),
+    )
 
 
 def _digests(
@@ -138,6 +160,10 @@ def _digest_columns(schema: QuerySchema) -> list[Column]:
     report = [column.name for column in schema.report_columns]
     digest = digest_aggregates(*row_hashes(key=("customer_id", "logical_date"), columns=report))
     return [F.expr(expression).alias(name) for name, expression in digest.items()]
+
+
+def _place_in_table(authority: Authority) -> tuple[date, str]:
+    return authority.key.logical_date, authority.key.customer_id
 
 
 def _place(authority: Authority) -> tuple[str, date]:

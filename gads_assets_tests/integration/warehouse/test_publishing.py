@@ -11,6 +11,7 @@ from gads_assets.catalog.specification import Column
 from gads_assets.domain.keys import PartitionKey, StageId
 from gads_assets.domain.manifest import RunManifest
 from gads_assets.errors import StagedRowsError, WarehouseError
+from gads_assets.warehouse import staging
 from gads_assets.warehouse.delta_tables import sql_name
 from gads_assets.warehouse.marks import COLLECTED, times_collected
 from gads_assets.warehouse.pointers import append_pointers
@@ -38,6 +39,24 @@ def test_a_batch_is_published_in_one_pointer_commit_and_every_reader_sees_the_se
         (partition.customer_id, str(partition.logical_date)): [(1, 1), (2, 1)] for partition in keys
     }
     assert {line["run_id"] for line in warehouse.with_spark()} == {run.run_id for run in runs}
+
+
+def test_a_large_batch_is_staged_in_one_commit_of_several_files_each_with_a_range_of_the_key(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(staging, "ROWS_PER_FILE", 4)
+    keys = [key(customer, f"2024-06-0{day}") for customer in ("1111111111", "2222222222") for day in (1, 2, 3)]
+    runs = [seal(warehouse.sink, partition, _rows(partition, 1, 2)) for partition in keys]
+
+    warehouse.publisher.publish(QUERY, warehouse.accept(*runs))
+
+    stage = DeltaTable(warehouse.layout.stage(QUERY, "1"))
+    files = stage.get_add_actions(flatten=True)
+    days = [str(day) for day in files["min.logical_date"].to_pylist()]
+    assert sorted(days) == ["2024-06-01", "2024-06-02", "2024-06-03"]
+    assert days == [str(day) for day in files["max.logical_date"].to_pylist()]
+    assert stage.version() == 1
+    assert len(warehouse.content()) == 6
 
 
 def test_an_empty_day_is_published_as_a_pointer_without_rows(warehouse: Warehouse) -> None:
