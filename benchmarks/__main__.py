@@ -15,9 +15,12 @@ from typing import Any, Final
 from benchmarks import (
     demo,
     extraction,
+    load_through_dagster,
     publish_batch,
     publish_in_a_row,
+    publish_into_many_pointers,
     publish_one_partition,
+    reading,
     record_verdicts,
     validate_batch,
 )
@@ -34,6 +37,10 @@ IN_A_WARM_SESSION: Final[dict[str, Callable[[Workbench], list[Result]]]] = {
     "publish_one_partition": publish_one_partition.measure,
     "publish_in_a_row": publish_in_a_row.measure,
     "publish_batch": publish_batch.measure,
+    "publish_into_many_pointers": publish_into_many_pointers.measure,
+    "read_one_customer_month": reading.measure_one_customer_month,
+    "read_everything": reading.measure_everything,
+    "load_through_dagster": load_through_dagster.measure,
 }
 WITHOUT_SPARK: Final[dict[str, Callable[[Path], list[Result]]]] = {
     "extract_stream": extraction.measure_stream,

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,17 +17,27 @@ class SideBySide:
 def side_by_side(
     ours: Callable[[int], object], peer: Callable[[int], object], *, warm_up: int, rounds: int
 ) -> SideBySide:
-    """Calls both with the number of each round, and keeps the times of those after the warm-up.
+    """`in_turns` for two."""
+    taken_by_ours, taken_by_peer = in_turns(ours, peer, warm_up=warm_up, rounds=rounds)
+    return SideBySide(ours=taken_by_ours, peer=taken_by_peer)
 
-    Each round runs both, and the first mover changes: whatever else the machine does then falls on both alike.
+
+def in_turns(
+    *works: Callable[[int], object], warm_up: int, rounds: int, before_each: Callable[[], object] = lambda: None
+) -> list[list[float]]:
+    """Calls all of them with the number of each round; the milliseconds of each, of the rounds after the warm-up.
+
+    The first mover changes from round to round: whatever else the machine does then falls on all alike. What
+    `before_each` takes is not counted.
     """
-    taken = SideBySide(ours=[], peer=[])
+    taken: list[list[float]] = [[] for _ in works]
     for number in range(warm_up + rounds):
-        pair = [(ours, taken.ours), (peer, taken.peer)]
-        for work, times in pair if number % 2 else reversed(pair):
-            milliseconds = timed(lambda work=work, number=number: work(number))  # type: ignore[misc]
+        for turn in range(len(works)):
+            place = (number + turn) % len(works)
+            before_each()
+            milliseconds = timed(partial(works[place], number))
             if number >= warm_up:
-                times.append(milliseconds)
+                taken[place].append(milliseconds)
     return taken
 
 

@@ -5,11 +5,22 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from benchmarks import publish_batch, publish_in_a_row, publish_one_partition, record_verdicts, validate_batch
+from benchmarks import (
+    load_through_dagster,
+    publish_batch,
+    publish_in_a_row,
+    publish_into_many_pointers,
+    publish_one_partition,
+    reading,
+    record_verdicts,
+    validate_batch,
+)
 from benchmarks.__main__ import main
 from benchmarks.demo import DemoRun, Step, split_run
 from benchmarks.results import Result, document, results_of_others
 from benchmarks.workbench import Workbench
+
+pytestmark = pytest.mark.filterwarnings("ignore::dagster.BetaWarning", "ignore::dagster.PreviewWarning")
 
 NOW = datetime(2026, 11, 16, 9, 30, tzinfo=UTC)
 KEYS = {"name", "unit", "ours", "peer", "peer_value", "ratio", "goal", "better", "met"}
@@ -23,6 +34,10 @@ def test_every_measurement_with_spark_gives_our_time_beside_its_peers(spark: Spa
         *publish_one_partition.measure(bench, rows=2, warm_up=0, rounds=1),
         *publish_in_a_row.measure(bench, rows=2, warm_up=1, publishes=2),
         *publish_batch.measure(bench, partitions=3, rows=2, warm_up=0, rounds=1),
+        *publish_into_many_pointers.measure(bench, partitions=2, rows=2, few=2, many=401, warm_up=0, rounds=1),
+        *reading.measure_one_customer_month(bench, partitions=3, rows=2, warm_up=0, rounds=1),
+        *reading.measure_everything(bench, partitions=3, rows=2, warm_up=0, rounds=1),
+        *load_through_dagster.measure(bench, partitions=3, rows=2, warm_up=0, rounds=1),
     ]
 
     written = json.loads(json.dumps(document(results, kept=[], load=0.5, now=NOW)))
@@ -36,6 +51,15 @@ def test_every_measurement_with_spark_gives_our_time_beside_its_peers(spark: Spa
         "publish_in_a_row_mean",
         "publish_in_a_row_last",
         "publish_batch",
+        "publish_batch_delta_rs",
+        "publish_into_many_pointers",
+        "read_one_customer_month",
+        "read_one_customer_month_delta_rs",
+        "read_everything",
+        "read_everything_delta_rs",
+        "load_through_dagster",
+        "load_through_dagster_events",
+        "load_through_dagster_mixed",
     ]
     for row in written["results"]:
         assert set(row) == KEYS
