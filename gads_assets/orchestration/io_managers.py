@@ -94,7 +94,7 @@ class PublishedTableIOManager(dg.ConfigurableIOManager):
 def _report(
     context: dg.OutputContext, workplace: Workplace, described: Mapping[PartitionKey, metadata.Metadata]
 ) -> None:
-    by_key = {dagster_key(key): shown for key, shown in described.items()}
+    by_key: dict[str, metadata.Metadata] = {dagster_key(key): shown for key, shown in described.items()}
     narrow_output(context, customer_days(workplace.catalog), list(by_key))
     describe_partitions(context, by_key)
 
