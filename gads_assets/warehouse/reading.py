@@ -12,7 +12,7 @@ from gads_assets.catalog.specification import Catalog, Column, QuerySchema
 from gads_assets.domain.state import LoadRecord
 from gads_assets.errors import ReadError
 from gads_assets.warehouse.columns import KEY
-from gads_assets.warehouse.delta_tables import sql_name
+from gads_assets.warehouse.delta_tables import open_table, sql_name
 from gads_assets.warehouse.frames import arrow_frame
 from gads_assets.warehouse.layout import WarehouseLayout
 from gads_assets.warehouse.pointer_order import shown_sql
@@ -54,7 +54,7 @@ def published_rows(
 def rows_of(spark: SparkSession, snapshot: Snapshot) -> DataFrame:
     conditions = _conditions(snapshot)
     try:
-        rows = spark.sql(_sql(snapshot, conditions))
+        rows = spark.sql(_sql(snapshot, conditions, stages=_stages(snapshot)))
     except SPARK_ERRORS as error:
         raise ReadError(f"{snapshot.query_name} cannot be read: {spark_reason(error)}") from error
     if conditions is not None or (snapshot.selection.partitions is None and snapshot.selection.strict is None):
@@ -77,7 +77,7 @@ def register_views(
     registration = uuid4().hex
     spark.sql(f"CREATE DATABASE IF NOT EXISTS `{catalog.source}`")
     for name in catalog.queries if queries is None else queries:
-        shown = snapshot_sql(take_snapshot(layout, catalog, name, Selection(as_of=as_of)))
+        shown = view_sql(take_snapshot(layout, catalog, name, Selection(as_of=as_of)))
         spark.sql(f"CREATE OR REPLACE VIEW `{catalog.source}`.`{name}` COMMENT '{registration}' AS {shown}")
     return registration
 
@@ -114,9 +114,20 @@ def select_only(spark: SparkSession, sql: str) -> DataFrame:
     return spark.sql(f"SELECT * FROM (\n{sql}\n)")
 
 
-def snapshot_sql(snapshot: Snapshot) -> str:
-    """The statement behind every Spark reader. Names and versions in it are the catalog's, which allows no quotes."""
-    return _sql(snapshot, _conditions(snapshot))
+def view_sql(snapshot: Snapshot) -> str:
+    """The statement of a view. It is read long after, and again and again: the versions of the stage tables are in it
+    too, so that rows which housekeeping has collected since are an error, and not missing."""
+    pinned = {
+        version: f"{stage} VERSION AS OF {open_table(snapshot.layout.stage(snapshot.query_name, version)).version()}"
+        for version, stage in _stages(snapshot).items()
+    }
+    return _sql(snapshot, _conditions(snapshot), stages=pinned)
+
+
+def _stages(snapshot: Snapshot) -> dict[str, str]:
+    """The stage tables, by schema version, as a statement names them."""
+    uri = snapshot.layout.stage
+    return {schema.version: sql_name(uri(snapshot.query_name, schema.version)) for schema in snapshot.stages}
 
 
 def _conditions(snapshot: Snapshot) -> list[str] | None:
@@ -126,12 +137,14 @@ def _conditions(snapshot: Snapshot) -> list[str] | None:
     return known if len(known) == len(conditions) else None
 
 
-def _sql(snapshot: Snapshot, conditions: Sequence[str] | None) -> str:
+def _sql(snapshot: Snapshot, conditions: Sequence[str] | None, *, stages: Mapping[str, str]) -> str:
+    """The statement behind every Spark reader. Names and versions in it are the catalog's, which allows no quotes."""
     if not snapshot.stages:
         return f"SELECT {', '.join(_null(column) for column in snapshot.columns)} WHERE false"
     if conditions is not None:
         selects = [
-            _select(snapshot, schema, condition) for schema, condition in zip(snapshot.stages, conditions, strict=True)
+            _select(snapshot, schema, condition, stages)
+            for schema, condition in zip(snapshot.stages, conditions, strict=True)
         ]
         return " UNION ALL ".join(selects)
     uri = sql_name(snapshot.layout.pointers(snapshot.query_name))
@@ -141,7 +154,7 @@ def _sql(snapshot: Snapshot, conditions: Sequence[str] | None) -> str:
         newest=f"{uri} VERSION AS OF {snapshot.newest}" if snapshot.version < snapshot.newest else None,
     )
     selects = [
-        f"{_select(snapshot, schema, _near(snapshot, schema))} JOIN shown "
+        f"{_select(snapshot, schema, _near(snapshot, schema), stages)} JOIN shown "
         "ON stage.customer_id = shown.customer_id AND stage.logical_date = shown.logical_date "
         f"AND stage.stage_id = shown.stage_id WHERE shown.schema_version = '{schema.version}'"
         for schema in snapshot.stages
@@ -149,11 +162,10 @@ def _sql(snapshot: Snapshot, conditions: Sequence[str] | None) -> str:
     return f"WITH shown AS ({shown}) {' UNION ALL '.join(selects)}"
 
 
-def _select(snapshot: Snapshot, schema: QuerySchema, condition: str) -> str:
+def _select(snapshot: Snapshot, schema: QuerySchema, condition: str, stages: Mapping[str, str]) -> str:
     own = {column.name: column.type for column in schema.report_columns}
     expressions = ", ".join(_expression(column, own, schema) for column in snapshot.columns)
-    stage = sql_name(snapshot.layout.stage(schema.query_name, schema.version))
-    return f"SELECT {expressions} FROM (SELECT * FROM {stage} WHERE {condition}) AS stage"
+    return f"SELECT {expressions} FROM (SELECT * FROM {stages[schema.version]} WHERE {condition}) AS stage"
 
 
 def _near(snapshot: Snapshot, schema: QuerySchema) -> str:

@@ -26,7 +26,7 @@ from gads_assets.warehouse.housekeeping import Housekeeper
 from gads_assets.warehouse.marks import readable_from, times_collected
 from gads_assets.warehouse.pointers import append_pointers, read_pointers
 from gads_assets.warehouse.publishing import publishing_scope
-from gads_assets.warehouse.reading import published_rows
+from gads_assets.warehouse.reading import published_rows, register_views
 from gads_assets_tests.integration.conftest import wait_until, waiting_for_locks
 from gads_assets_tests.sealed_runs import COLUMNS, QUERY, catalog, key, row, schema, seal
 from gads_assets_tests.warehouses import Warehouse, let_pass, many_pointers
@@ -279,6 +279,7 @@ def test_a_reader_that_looked_before_still_reads_everything_after(
     warehouse.let_pass(RETENTION + 1)
     publish(warehouse, FIRST, SECOND, campaigns=3)
     with_spark = published_rows(warehouse.spark, warehouse.layout, warehouse.catalog, QUERY)
+    register_views(warehouse.spark, warehouse.layout, warehouse.catalog)
     snapshots = [pointers(warehouse), stage(warehouse)]
     seen = [table.to_pyarrow_table().num_rows for table in snapshots]
     publish(warehouse, FIRST)
@@ -288,6 +289,11 @@ def test_a_reader_that_looked_before_still_reads_everything_after(
 
     assert len(with_spark.collect()) == 6
     assert [table.to_pyarrow_table().num_rows for table in snapshots] == seen
+
+    warehouse.let_pass(RETENTION + 1)
+    housekeeper.tidy(QUERY)
+    # A view that was registered before its rows were collected has them still, or says that they are gone.
+    assert warehouse.spark.sql(f"SELECT count(*) AS rows FROM google_ads.{QUERY}").collect()[0].rows == 6
 
 
 def test_a_reader_keeps_a_version_of_weeks_ago_that_is_replaced_while_it_reads(warehouse: Warehouse) -> None:
