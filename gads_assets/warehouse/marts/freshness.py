@@ -17,7 +17,7 @@ from gads_assets.warehouse.layout import WarehouseLayout
 from gads_assets.warehouse.selection import Selection
 from gads_assets.warehouse.snapshots import take_snapshot
 
-_RUN: Final = ["customer_id", "logical_date", "query_name", "run_id", "schema_version"]
+_RUN: Final = ["customer_id", "logical_date", "run_id", "schema_version"]
 
 _LOADS: Final = pa.schema(
     [
@@ -29,14 +29,30 @@ _LOADS: Final = pa.schema(
     ]
 )
 
+_PUBLISHED: Final = pa.schema(
+    [
+        ("customer_id", pa.string()),
+        ("query_name", pa.string()),
+        ("first_day", pa.date32()),
+        ("last_day", pa.date32()),
+        ("days_published", pa.int64()),
+        ("rows_published", pa.int64()),
+        ("last_loaded_at", pa.timestamp("us", tz="UTC")),
+        ("last_day_loaded_at", pa.timestamp("us", tz="UTC")),
+        ("last_day_run_id", pa.string()),
+        ("last_day_schema_version", pa.string()),
+    ]
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class FreshnessInputs:
-    """One look at each query's pointers, and then at its load records: what was loaded between the two is not shown."""
+    """Of each query one look at the pointers, and then at the load records: what was loaded between the two is not
+    shown."""
 
     customers: Sequence[CustomerId]
-    pointers: pa.Table
-    loads: pa.Table
+    published: pa.Table
+    """A row for each customer and query of which something is."""
     versions: Mapping[str, int]
     """Of the pointer tables; -1 where nothing was published yet."""
 
@@ -44,18 +60,18 @@ class FreshnessInputs:
 def take_inputs(
     layout: WarehouseLayout, catalog: Catalog, store: StateStore, customers: Sequence[CustomerId]
 ) -> FreshnessInputs:
-    """Raises ReadError where a query cannot be read whole."""
-    pointers, loads, versions = [], [], {}
+    """Raises ReadError where a query cannot be read whole.
+
+    Summed up here and not by Spark: to hand it a hundred thousand pointers takes longer than to join them.
+    """
+    published, versions = [_PUBLISHED.empty_table()], {}
     for name in catalog.queries:
         snapshot = take_snapshot(layout, catalog, name, Selection(customers=customers))
         versions[name] = snapshot.version
-        pointers.append(_of_query(snapshot.pointers.drop_columns("stage_id"), name))
-        columns = zip(*store.load_times(name, customers, source=catalog.source), strict=True)
-        arrays = [pa.array(values, field.type) for values, field in zip(columns, _LOADS, strict=False)]
-        loads.append(_of_query(pa.table(arrays, schema=_LOADS) if arrays else _LOADS.empty_table(), name))
-    return FreshnessInputs(
-        customers=customers, pointers=pa.concat_tables(pointers), loads=pa.concat_tables(loads), versions=versions
-    )
+        if snapshot.pointers.num_rows:
+            loads = _table(store.load_times(name, customers, source=catalog.source))
+            published.append(_summed_up(snapshot.pointers.join(loads, _RUN, join_type="left outer"), name))
+    return FreshnessInputs(customers=customers, published=pa.concat_tables(published), versions=versions)
 
 
 def freshness_rows(spark: SparkSession, inputs: FreshnessInputs, *, now: datetime) -> DataFrame:
@@ -69,18 +85,7 @@ def freshness_rows(spark: SparkSession, inputs: FreshnessInputs, *, now: datetim
             ),
         }
     )
-    shown = arrow_frame(spark, inputs.pointers).join(arrow_frame(spark, inputs.loads), _RUN, "left")
-    published = shown.groupBy("customer_id", "query_name").agg(
-        F.min("logical_date").alias("first_day"),
-        F.max("logical_date").alias("last_day"),
-        F.count("*").alias("days_published"),
-        F.sum("record_count").alias("rows_published"),
-        F.max("loaded_at").alias("last_loaded_at"),
-        F.max_by("loaded_at", "logical_date").alias("last_day_loaded_at"),
-        F.max_by("run_id", "logical_date").alias("last_day_run_id"),
-        F.max_by("schema_version", "logical_date").alias("last_day_schema_version"),
-    )
-    rows = arrow_frame(spark, asked).join(published, ["customer_id", "query_name"], "left")
+    rows = arrow_frame(spark, asked).join(arrow_frame(spark, inputs.published), ["customer_id", "query_name"], "left")
     return rows.withColumns(
         {
             "days_missing": F.expr("datediff(last_day, first_day) + 1 - days_published").cast("bigint"),
@@ -89,5 +94,34 @@ def freshness_rows(spark: SparkSession, inputs: FreshnessInputs, *, now: datetim
     ).na.fill(0, ["days_published", "days_missing", "rows_published"])
 
 
-def _of_query(rows: pa.Table, query_name: str) -> pa.Table:
-    return rows.append_column("query_name", pa.repeat(pa.scalar(query_name, pa.string()), rows.num_rows))
+def _table(rows: Sequence[tuple[object, ...]]) -> pa.Table:
+    columns = zip(*rows, strict=True) if rows else [()] * len(_LOADS)
+    return pa.table(
+        [pa.array(values, field.type) for values, field in zip(columns, _LOADS, strict=True)], schema=_LOADS
+    )
+
+
+def _summed_up(shown: pa.Table, query_name: str) -> pa.Table:
+    sums = shown.group_by("customer_id").aggregate(
+        [
+            ("logical_date", "min"),
+            ("logical_date", "max"),
+            ("logical_date", "count"),
+            ("record_count", "sum"),
+            ("loaded_at", "max"),
+        ]
+    )
+    last = ["customer_id", "logical_date"]
+    found = sums.join(shown, ["customer_id", "logical_date_max"], last, join_type="inner")
+    names = {
+        "logical_date_min": "first_day",
+        "logical_date_max": "last_day",
+        "logical_date_count": "days_published",
+        "record_count_sum": "rows_published",
+        "loaded_at_max": "last_loaded_at",
+        "loaded_at": "last_day_loaded_at",
+        "run_id": "last_day_run_id",
+        "schema_version": "last_day_schema_version",
+    }
+    query = pa.repeat(pa.scalar(query_name, pa.string()), found.num_rows)
+    return found.rename_columns(names).append_column("query_name", query).select(_PUBLISHED.names).cast(_PUBLISHED)
