@@ -18,7 +18,7 @@ from gads_assets.warehouse.layout import WarehouseLayout
 from gads_assets.warehouse.pointer_order import shown_sql
 from gads_assets.warehouse.selection import EVERYTHING, Selection
 from gads_assets.warehouse.session import SPARK_ERRORS, spark_reason
-from gads_assets.warehouse.shown_rows import condition_of
+from gads_assets.warehouse.shown_rows import condition_of, whole_stages
 from gads_assets.warehouse.snapshots import Snapshot, take_snapshot
 
 _LOAD_RECORDS = pa.schema(
@@ -54,7 +54,8 @@ def published_rows(
 def rows_of(spark: SparkSession, snapshot: Snapshot) -> DataFrame:
     conditions = _conditions(snapshot)
     try:
-        rows = spark.sql(_sql(snapshot, conditions, stages=_stages(snapshot)))
+        stages = {schema.version: sql_name(_stage(snapshot, schema)) for schema in snapshot.stages}
+        rows = spark.sql(_sql(snapshot, conditions, stages=stages))
     except SPARK_ERRORS as error:
         raise ReadError(f"{snapshot.query_name} cannot be read: {spark_reason(error)}") from error
     if conditions is not None or (snapshot.selection.partitions is None and snapshot.selection.strict is None):
@@ -117,28 +118,31 @@ def select_only(spark: SparkSession, sql: str) -> DataFrame:
 def view_sql(snapshot: Snapshot) -> str:
     """The statement of a view. It is read long after, and again and again: the versions of the stage tables are in it
     too, so that rows which housekeeping has collected since are an error, and not missing."""
+    conditions = _conditions(snapshot)
+    # Opened after the conditions were made, which hold from then on and may not have held before.
     pinned = {
-        version: f"{stage} VERSION AS OF {open_table(snapshot.layout.stage(snapshot.query_name, version)).version()}"
-        for version, stage in _stages(snapshot).items()
+        schema.version: f"{sql_name(uri)} VERSION AS OF {open_table(uri).version()}"
+        for schema in snapshot.stages
+        for uri in [_stage(snapshot, schema)]
     }
-    return _sql(snapshot, _conditions(snapshot), stages=pinned)
-
-
-def _stages(snapshot: Snapshot) -> dict[str, str]:
-    """The stage tables, by schema version, as a statement names them."""
-    uri = snapshot.layout.stage
-    return {schema.version: sql_name(uri(snapshot.query_name, schema.version)) for schema in snapshot.stages}
+    return _sql(snapshot, conditions, stages=pinned)
 
 
 def _conditions(snapshot: Snapshot) -> list[str] | None:
     """What tells the shown rows of each stage table from the others; None where that takes a join."""
-    conditions = [condition_of(_pointers(snapshot, schema)) for schema in snapshot.stages]
+    conditions = []
+    for schema in snapshot.stages:
+        pointers = _pointers(snapshot, schema)
+        # A part of the partitions is in part of the files: told by places it opens no others, and the rows are few.
+        whole = () if snapshot.selection.is_narrow else whole_stages(open_table(_stage(snapshot, schema)), pointers)
+        conditions.append(condition_of(pointers, whole=whole))
     known = [condition for condition in conditions if condition is not None]
     return known if len(known) == len(conditions) else None
 
 
 def _sql(snapshot: Snapshot, conditions: Sequence[str] | None, *, stages: Mapping[str, str]) -> str:
-    """The statement behind every Spark reader. Names and versions in it are the catalog's, which allows no quotes."""
+    """The statement behind every Spark reader; `stages` are the tables by schema version. Names and versions in it are
+    the catalog's, which allows no quotes."""
     if not snapshot.stages:
         return f"SELECT {', '.join(_null(column) for column in snapshot.columns)} WHERE false"
     if conditions is not None:
@@ -172,6 +176,10 @@ def _near(snapshot: Snapshot, schema: QuerySchema) -> str:
     """Stage ids rise with time: most files of superseded runs are below the first one that is shown."""
     stage_ids = pc.min_max(_pointers(snapshot, schema)["stage_id"])
     return f"{snapshot.selection.condition} AND stage_id BETWEEN '{stage_ids['min']}' AND '{stage_ids['max']}'"
+
+
+def _stage(snapshot: Snapshot, schema: QuerySchema) -> str:
+    return snapshot.layout.stage(schema.query_name, schema.version)
 
 
 def _pointers(snapshot: Snapshot, schema: QuerySchema) -> pa.Table:

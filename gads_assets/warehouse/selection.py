@@ -32,6 +32,11 @@ class Selection:
         return replace(self, schema_version=schema_version)
 
     @property
+    def is_narrow(self) -> bool:
+        """Whether only some customers or days are asked for."""
+        return not (self.customers is None and self.days is None and self.partitions is None)
+
+    @property
     def condition(self) -> str:
         """SQL for Spark and delta-rs alike, true of every row that is selected."""
         conditions = []

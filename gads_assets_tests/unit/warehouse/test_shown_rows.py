@@ -10,7 +10,7 @@ import pytest
 from deltalake import write_deltalake
 
 from gads_assets.warehouse.delta_tables import open_table, select
-from gads_assets.warehouse.shown_rows import condition_of
+from gads_assets.warehouse.shown_rows import condition_of, whole_stages
 
 STAGES = ("01A", "01B", "01C")
 CUSTOMERS = tuple(f"{number}000000000" for number in range(1, 5))
@@ -48,6 +48,36 @@ def test_a_batch_is_one_piece_however_many_partitions_it_has() -> None:
         "(stage_id = '01B' AND logical_date BETWEEN DATE '2024-02-27' AND DATE '2024-03-02' "
         "AND customer_id BETWEEN '1000000000' AND '4000000000' "
         "AND customer_id IN ('1000000000', '2000000000', '3000000000', '4000000000'))"
+    )
+
+
+@pytest.mark.parametrize(
+    ("files", "shown", "whole"),
+    [
+        ([["01A"], ["01B"]], ["01A", "01B"], {"01A", "01B"}),
+        ([["01A"], ["01B"], ["01B"]], ["01A", "01B"], {"01A"}),
+        ([["01A"], ["01B"]], ["01B"], {"01B"}),
+        ([["01A", "01B"], ["01C"]], ["01A", "01B", "01C"], {"01A", "01B", "01C"}),
+        ([["01A", "01B"], ["01C"]], ["01B", "01C"], {"01C"}),
+        ([["01A", "01C"], ["01B"]], ["01B", "01C"], set()),
+    ],
+)
+def test_a_stage_is_whole_if_the_files_can_hold_no_row_of_it_that_is_not_shown(
+    tmp_path: Path, files: list[list[str]], shown: list[str], whole: set[str]
+) -> None:
+    for stages in files:
+        write_deltalake(str(tmp_path), table_of([(stage, CUSTOMERS[0], DAYS[0]) for stage in stages]), mode="append")
+
+    pointers = table_of([(stage, CUSTOMERS[0], DAYS[0]) for stage in shown], rows=1)
+
+    assert whole_stages(open_table(str(tmp_path)), pointers) == whole
+
+
+def test_of_a_whole_stage_its_name_is_enough() -> None:
+    shown = table_of([("01A", CUSTOMERS[0], DAYS[0]), ("01B", CUSTOMERS[0], DAYS[0]), ("01C", CUSTOMERS[1], DAYS[1])])
+    assert condition_of(shown, whole={"01A", "01C", "01D"}) == (
+        "stage_id IN ('01A', '01C') OR (stage_id = '01B' AND logical_date BETWEEN DATE '2024-02-27' AND "
+        "DATE '2024-02-27' AND customer_id BETWEEN '1000000000' AND '1000000000' AND customer_id IN ('1000000000'))"
     )
 
 
