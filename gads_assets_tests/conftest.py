@@ -12,6 +12,8 @@ from gads_assets.warehouse.session import LocalSpark, open_local_session
 
 # gRPC reads it when a test first imports it. Its handling of forks would now and then break the JVM's start.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+# pytest-xdist gives its workers the width of a terminal, which commands would take for their user's.
+os.environ.pop("COLUMNS", None)
 
 
 @pytest.fixture(scope="session")

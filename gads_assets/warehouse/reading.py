@@ -106,7 +106,7 @@ def register_load_records(spark: SparkSession, records: Sequence[LoadRecord]) ->
         }
         for record in records
     ]
-    spark.createDataFrame(pa.Table.from_pylist(rows, _LOAD_RECORDS)).createOrReplaceTempView("load_records")
+    arrow_frame(spark, pa.Table.from_pylist(rows, _LOAD_RECORDS)).createOrReplaceTempView("load_records")
 
 
 def select_only(spark: SparkSession, sql: str) -> DataFrame:

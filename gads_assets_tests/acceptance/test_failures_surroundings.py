@@ -22,7 +22,14 @@ main.main()
 """
 
 USE_SPARK = [["setup"], ["demo"], ["query", "SELECT 1"], ["ui"]]
-USE_HOME = [["setup"], ["demo"], ["env"], ["db", "start"], ["query", "SELECT 1"], ["customers", "list"]]
+USE_HOME = [
+    ["setup"],
+    ["demo"],
+    ["env"],
+    ["db", "start"],
+    ["query", "SELECT * FROM load_records"],
+    ["customers", "list"],
+]
 
 
 @pytest.fixture
