@@ -115,11 +115,7 @@ def test_a_demotion_that_was_killed_half_way_is_finished_at_once(
     agency: Agency, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = agency.world
-    world.run(FIRST, LAST)
-    _spoil(world, FIRST)
-    with monkeypatch.context() as killed:
-        killed.setattr("gads_assets.validate.recording.Validator.finish_demotions", lambda *_: {})
-        world.check_alone(FIRST)
+    _demote_half_way(world, monkeypatch)
     assert world.status(FIRST) is PartitionStatus.SUCCESS
     assert set(world.published()) == ALL
 
@@ -135,11 +131,7 @@ def test_a_tick_does_not_wait_long_for_a_loader_and_says_what_it_left(
     agency: Agency, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = agency.world
-    world.run(FIRST, LAST)
-    _spoil(world, FIRST)
-    with monkeypatch.context() as killed:
-        killed.setattr("gads_assets.validate.recording.Validator.finish_demotions", lambda *_: {})
-        world.check_alone(FIRST)
+    _demote_half_way(world, monkeypatch)
     monkeypatch.setattr("gads_assets.orchestration.sensors._PATIENCE", timedelta(milliseconds=200))
 
     with world.here.records_as(Role.LOADER).exclusive("publish google_ads/campaign"):
@@ -296,6 +288,15 @@ def test_a_database_that_does_not_answer_is_one_line(agency: Agency, monkeypatch
     assert skipped
     assert "cannot be reached" in skipped
     assert "secret" not in skipped
+
+
+def _demote_half_way(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all that is published, FIRST is found bad, and its check is killed before it could withdraw the rows."""
+    world.run(FIRST, LAST)
+    _spoil(world, FIRST)
+    with monkeypatch.context() as killed:
+        killed.setattr("gads_assets.validate.recording.Validator.finish_demotions", lambda *_: {})
+        world.check_alone(FIRST)
 
 
 def _spoil(world: World, label: str) -> None:

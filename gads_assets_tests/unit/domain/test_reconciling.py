@@ -1,44 +1,14 @@
 from dataclasses import replace
-from datetime import UTC, date, datetime
 
 import pytest
 
-from gads_assets.domain.keys import CustomerId, PartitionKey, RunId, StageId
 from gads_assets.domain.pointer import Pointer, PointerStatus
 from gads_assets.domain.reconciling import Difference, compare
 from gads_assets.domain.state import PartitionState, PartitionStatus, Reconcilable
+from gads_assets_tests.agreeing import KEY, OTHER_RUN, SHOWN, SUCCESS
 
-NOW = datetime(2024, 6, 3, tzinfo=UTC)
-KEY = PartitionKey(
-    source="google_ads", customer_id=CustomerId("1234567890"), query_name="campaign", logical_date=date(2024, 6, 1)
-)
-RUN, OTHER = RunId("run 1"), RunId("run 2")
-SUCCESS = PartitionState(
-    key=KEY,
-    status=PartitionStatus.SUCCESS,
-    current_run_id=RUN,
-    current_run_seq=7,
-    schema_version="1",
-    record_count=3,
-    updated_at=NOW,
-    error_message=None,
-    attempt_count=1,
-    version=4,
-)
 FAILED = replace(SUCCESS, status=PartitionStatus.FAILED, error_message="two rows share a key", version=6)
 PENDING = replace(SUCCESS, status=PartitionStatus.PENDING, version=7)
-SHOWN = Pointer(
-    key=KEY,
-    run_id=RUN,
-    stage_id=StageId("A"),
-    schema_version="1",
-    record_count=3,
-    content_digest="digest",
-    state_version=4,
-    stage_commit=0,
-    status=PointerStatus.ACTIVE,
-    loaded_at=NOW,
-)
 HIDDEN = replace(SHOWN, status=PointerStatus.UNAVAILABLE, state_version=5)
 
 
@@ -83,7 +53,7 @@ def test_what_agrees_is_left_alone(state: PartitionState | None, pointer: Pointe
     "pointer",
     [
         pytest.param(None, id="never loaded"),
-        pytest.param(replace(SHOWN, state_version=3, run_id=OTHER), id="another run"),
+        pytest.param(replace(SHOWN, state_version=3, run_id=OTHER_RUN), id="another run"),
         pytest.param(replace(SHOWN, state_version=3, schema_version="2"), id="another schema version"),
         pytest.param(replace(HIDDEN, state_version=3), id="accepted again after a withdrawal"),
     ],
@@ -95,10 +65,10 @@ def test_a_success_that_readers_do_not_see_is_to_be_loaded(pointer: Pointer | No
 @pytest.mark.parametrize("state", [FAILED, PENDING])
 def test_what_the_ledger_accepted_once_and_does_not_any_more_is_to_be_withdrawn(state: PartitionState) -> None:
     assert difference(state, SHOWN) is Difference.NOT_WITHDRAWN
-    assert difference(state, replace(SHOWN, run_id=OTHER)) is Difference.NOT_WITHDRAWN
+    assert difference(state, replace(SHOWN, run_id=OTHER_RUN)) is Difference.NOT_WITHDRAWN
 
 
-@pytest.mark.parametrize("pointer", [None, SHOWN, replace(SHOWN, state_version=3, run_id=OTHER), HIDDEN])
+@pytest.mark.parametrize("pointer", [None, SHOWN, replace(SHOWN, state_version=3, run_id=OTHER_RUN), HIDDEN])
 def test_a_demotion_is_finished_first_whatever_readers_see(pointer: Pointer | None) -> None:
     assert difference(replace(SUCCESS, version=5), pointer, demoting=True) is Difference.DEMOTED_HALF_WAY
 
@@ -108,10 +78,12 @@ def test_a_demotion_is_finished_first_whatever_readers_see(pointer: Pointer | No
     [
         pytest.param(None, SHOWN, id="the ledger was lost"),
         pytest.param(None, HIDDEN, id="the ledger was lost, and with it a withdrawal"),
-        pytest.param(SUCCESS, replace(SHOWN, state_version=5, run_id=OTHER), id="restored from before the newest run"),
+        pytest.param(
+            SUCCESS, replace(SHOWN, state_version=5, run_id=OTHER_RUN), id="restored from before the newest run"
+        ),
         pytest.param(SUCCESS, HIDDEN, id="restored from before the withdrawal"),
         pytest.param(SUCCESS, replace(HIDDEN, state_version=4), id="the same version, withdrawn"),
-        pytest.param(SUCCESS, replace(SHOWN, run_id=OTHER), id="the same version, of another run"),
+        pytest.param(SUCCESS, replace(SHOWN, run_id=OTHER_RUN), id="the same version, of another run"),
         pytest.param(SUCCESS, replace(SHOWN, schema_version="2"), id="the same version, of another schema version"),
         pytest.param(FAILED, replace(SHOWN, state_version=8), id="restored from before the success"),
         pytest.param(FAILED, replace(SHOWN, state_version=6), id="the same version, published"),
@@ -125,16 +97,16 @@ def test_nothing_is_taken_away_or_loaded_for_a_history_that_the_ledger_does_not_
 
 @pytest.mark.parametrize("state", [FAILED, replace(SUCCESS, version=6)])
 def test_a_run_that_the_ledger_never_judged_is_not_taken_away_by_what_follows_a_restore(state: PartitionState) -> None:
-    assert difference(state, replace(SHOWN, run_id=OTHER), known=False) is Difference.ESTRANGED
+    assert difference(state, replace(SHOWN, run_id=OTHER_RUN), known=False) is Difference.ESTRANGED
 
 
 def test_once_adopted_it_gives_way_to_a_newer_success_and_to_no_failure() -> None:
-    shown = replace(SHOWN, run_id=OTHER)
+    shown = replace(SHOWN, run_id=OTHER_RUN)
     assert difference(replace(SUCCESS, version=6), shown, known=False, adopted=True) is Difference.NOT_LOADED
     assert difference(FAILED, shown, known=False, adopted=True) is Difference.ESTRANGED
 
 
-@pytest.mark.parametrize("pointer", [HIDDEN, replace(SHOWN, run_id=OTHER)])
+@pytest.mark.parametrize("pointer", [HIDDEN, replace(SHOWN, run_id=OTHER_RUN)])
 def test_an_authority_accepted_before_the_pointer_does_not_replace_it_however_many_attempts_followed(
     pointer: Pointer,
 ) -> None:

@@ -2,48 +2,26 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import pytest
 
-from gads_assets.domain.keys import RunId, StageId
-from gads_assets.domain.pointer import Pointer, PointerStatus
-from gads_assets.domain.state import DemotionIntent, LoadRecord, PartitionState, PartitionStatus
+from gads_assets.domain.keys import StageId
+from gads_assets.domain.pointer import PointerStatus
+from gads_assets.domain.state import DemotionIntent, LoadRecord, PartitionStatus
+from gads_assets_tests import agreeing
+from gads_assets_tests.agreeing import NOW, RUN
+from gads_assets_tests.agreeing import OTHER_RUN as OLD
 from gads_assets_tests.drills.journal import Rows
 from gads_assets_tests.drills.settling import Found, differences
 from gads_assets_tests.sealed_runs import key
 
 SHOWN, RETRACTED, OTHER = key(day="2024-06-01"), key(day="2024-06-02"), key(day="2024-06-03")
-RUN, OLD = RunId("01HZX000000000000000000001"), RunId("01HZX000000000000000000002")
-NOW = datetime(2024, 7, 1, tzinfo=UTC)
 ROWS: Rows = [(1, "one", 10, 0.5), (2, "two", 10, 0.5)]
 EXPECTED = {SHOWN: RUN, RETRACTED: None}
 
-STATE = PartitionState(
-    key=SHOWN,
-    status=PartitionStatus.SUCCESS,
-    current_run_id=RUN,
-    current_run_seq=1,
-    schema_version="1",
-    record_count=2,
-    updated_at=NOW,
-    error_message=None,
-    attempt_count=1,
-    version=1,
-)
+STATE = replace(agreeing.SUCCESS, key=SHOWN)
 FAILED = replace(STATE, key=RETRACTED, status=PartitionStatus.FAILED, current_run_id=OLD, version=3)
-POINTER = Pointer(
-    key=SHOWN,
-    run_id=RUN,
-    stage_id=StageId("stage"),
-    schema_version="1",
-    record_count=2,
-    content_digest="digest",
-    state_version=1,
-    stage_commit=1,
-    status=PointerStatus.ACTIVE,
-    loaded_at=NOW,
-)
+POINTER = replace(agreeing.SHOWN, key=SHOWN)
 TOMBSTONE = replace(POINTER, key=RETRACTED, run_id=OLD, status=PointerStatus.UNAVAILABLE, state_version=2)
 RECORD = LoadRecord(
     key=SHOWN,

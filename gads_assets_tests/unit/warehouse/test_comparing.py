@@ -1,60 +1,31 @@
 """The quick look at a whole query misses nothing that the closer one would find."""
 
 from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import timedelta
 from itertools import product
 
 import pyarrow as pa
 
-from gads_assets.domain.keys import CustomerId, PartitionKey, RunId, StageId
-from gads_assets.domain.pointer import Pointer, PointerStatus
+from gads_assets.domain.pointer import PointerStatus
 from gads_assets.domain.reconciling import compare
-from gads_assets.domain.state import PartitionState, PartitionStatus, Reconcilable
+from gads_assets.domain.state import PartitionStatus, Reconcilable
 from gads_assets.warehouse.comparing import split_by_agreement
 from gads_assets.warehouse.pointers import NO_POINTERS
+from gads_assets_tests.agreeing import KEY, OTHER_RUN, RUN, SHOWN, SUCCESS
 
-NOW = datetime(2024, 6, 3, tzinfo=UTC)
-RUN, OTHER = RunId("run 1"), RunId("run 2")
-KEY = PartitionKey(
-    source="google_ads", customer_id=CustomerId("1234567890"), query_name="campaign", logical_date=date(2020, 1, 1)
-)
-STATE = PartitionState(
-    key=KEY,
-    status=PartitionStatus.SUCCESS,
-    current_run_id=RUN,
-    current_run_seq=7,
-    schema_version="1",
-    record_count=3,
-    updated_at=NOW,
-    error_message=None,
-    attempt_count=1,
-    version=4,
-)
-POINTER = Pointer(
-    key=KEY,
-    run_id=RUN,
-    stage_id=StageId("A"),
-    schema_version="1",
-    record_count=3,
-    content_digest="digest",
-    state_version=4,
-    stage_commit=0,
-    status=PointerStatus.ACTIVE,
-    loaded_at=NOW,
-)
 STATES = [
     None,
-    STATE,
-    replace(STATE, version=9),
-    replace(STATE, status=PartitionStatus.FAILED, version=6),
-    replace(STATE, status=PartitionStatus.FAILED, current_run_id=None, schema_version=None, version=1),
-    replace(STATE, status=PartitionStatus.PENDING, version=7),
+    SUCCESS,
+    replace(SUCCESS, version=9),
+    replace(SUCCESS, status=PartitionStatus.FAILED, version=6),
+    replace(SUCCESS, status=PartitionStatus.FAILED, current_run_id=None, schema_version=None, version=1),
+    replace(SUCCESS, status=PartitionStatus.PENDING, version=7),
 ]
 POINTERS = [
     None,
     *(
-        replace(POINTER, run_id=run, schema_version=schema_version, state_version=version, status=status)
-        for run, schema_version, version, status in product((RUN, OTHER), ("1", "2"), (1, 4, 5, 9), PointerStatus)
+        replace(SHOWN, run_id=run, schema_version=schema_version, state_version=version, status=status)
+        for run, schema_version, version, status in product((RUN, OTHER_RUN), ("1", "2"), (1, 4, 5, 9), PointerStatus)
     ),
 ]
 CASES = [
