@@ -5,7 +5,7 @@ from enum import StrEnum
 
 from gads_assets.domain.keys import PartitionKey
 from gads_assets.domain.pointer import Pointer, PointerStatus
-from gads_assets.domain.state import PartitionState, PartitionStatus, Reconcilable
+from gads_assets.domain.state import DemotionIntent, PartitionState, PartitionStatus, Reconcilable
 
 
 class Difference(StrEnum):
@@ -36,6 +36,12 @@ def may_replace(entry: Reconcilable, pointer: Pointer) -> bool:
     has the pointer's history, or has adopted it, can tell that what it shows, or hides, is over."""
     is_known = pointer.status is PointerStatus.UNAVAILABLE or entry.knows_pointer or entry.adopted_pointer
     return is_known and entry.spoke_since_pointer
+
+
+def may_withdraw(entry: Reconcilable, pointer: Pointer, intent: DemotionIntent) -> bool:
+    """Whether this pointer goes with the authority that was rejected. In a history without gaps it does: it shows that
+    run, or an earlier one which the ledger accepted."""
+    return pointer.status is PointerStatus.UNAVAILABLE or pointer.run_id == intent.run_id or entry.knows_pointer
 
 
 def _difference(entry: Reconcilable, pointer: Pointer | None) -> Difference | None:

@@ -171,8 +171,8 @@ class Reconcilable:
     the pointer is of a history that this ledger has lost, and nothing here speaks against what it shows.
     `spoke_since_pointer`: above the pointer's version the authority was accepted, or the pointer's run was judged.
     Otherwise the pointer is what came last, and the ledger was restored from before it.
-    `adopted_pointer`: it was adopted, and a verdict has followed. `version_floor` is that of an adoption whose verdict
-    is still to come.
+    `adopted_pointer`: it was adopted, and since then its run was judged, or the authority accepted. `version_floor` is
+    that of an adoption whose verdict is still to come.
     """
 
     state: PartitionState | None

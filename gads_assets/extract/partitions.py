@@ -22,6 +22,7 @@ from gads_assets.errors import (
     PartitionKeyError,
     QuotaExhaustedError,
     TransientApiError,
+    WarehouseError,
 )
 from gads_assets.extract.client import GoogleAdsSource
 from gads_assets.extract.customer_days import extract_days, require_askable, require_same_origin
@@ -87,7 +88,7 @@ class Extractor:
         started_at = self.now()
         refused = {
             **_refused(specification, keys, accounts, origin=self.source.origin, now=started_at),
-            **{key: _lost_history(key) for key in self.estranged(keys)},
+            **{key: _lost_history(key) for key in self._estranged(keys)},
         }
         if refused:
             self._record(self._tries(sorted(refused)), refused, started_at, dagster_run_id)
@@ -107,6 +108,13 @@ class Extractor:
         if stoppers := [*order.faults, *order.stopped_by]:
             raise stoppers[0]
         return Extraction(sealed=sealed, failed=failed)
+
+    def _estranged(self, keys: Sequence[PartitionKey]) -> Collection[PartitionKey]:
+        try:
+            return self.estranged(keys)
+        except WarehouseError:
+            # Some days can be had today only, and the loader asks again before it shows anything.
+            return ()
 
     def _extract_window(self, order: _Order, window: Sequence[PartitionKey]) -> Extraction:
         """Calls again where that may help and is not far off; each call takes new run ids and numbers."""

@@ -201,7 +201,7 @@ class PatientExecutor(dg.Executor):
     def _steps(self, job_context: PlanExecutionContext, execution_plan: ExecutionPlan) -> Iterator[dg.DagsterEvent]:
         run = job_context.dagster_run
         with (
-            self._join(run.run_id, run.root_run_id or run.run_id) as is_present,
+            self._join(run.run_id, run.root_run_id) as is_present,
             PatientClaims(job_context.instance, run, is_present) as claims,
         ):
             yield from inner_plan_execution_iterator(job_context, execution_plan, claims)

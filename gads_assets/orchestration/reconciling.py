@@ -12,9 +12,10 @@ from ulid import ULID
 from gads_assets.domain.keys import PartitionKey
 from gads_assets.domain.reconciling import Difference
 from gads_assets.domain.roles import Role
+from gads_assets.errors import GadsError
 from gads_assets.orchestration.dagster_internals import materialized_runs
 from gads_assets.orchestration.keys import table_key
-from gads_assets.orchestration.presence import living
+from gads_assets.orchestration.presence import at_work
 from gads_assets.orchestration.requested_runs import not_launchable
 from gads_assets.orchestration.workplace import Workplace
 from gads_assets.warehouse.loading import Standing
@@ -32,7 +33,7 @@ class Reconciliation:
     changes when another is worth it."""
 
     demoted: Mapping[PartitionKey, str | None] = field(default_factory=dict)
-    """Demotions that were half way: None where it is finished now, else why it could not be."""
+    """Withdrawals that were half way, or could not be begun: None where it is done now, else why it could not be."""
     withdrawn: Collection[PartitionKey] = ()
     """Not a success any more, and hidden now."""
     to_load: Mapping[PartitionKey, str] = field(default_factory=dict)
@@ -66,7 +67,10 @@ def reconcile(
     for query_name in catalog.queries:
         found = loader.compare(catalog.source, query_name)
         if due := found.with_difference(Difference.NOT_WITHDRAWN):
-            withdrawn += due if dry_run else loader.sweep(catalog.source, query_name)
+            try:
+                withdrawn += due if dry_run else loader.sweep(catalog.source, query_name)
+            except GadsError as error:
+                demoted |= dict.fromkeys(due, f"its rows could not be withdrawn: {error}")
         estranged += found.with_difference(Difference.ESTRANGED)
         to_load |= {
             key: f"version {state.version}"
@@ -83,9 +87,9 @@ def reconcile(
     waiting = records.unjudged(list(catalog.queries), source=catalog.source)
     judged_in = records.last_judged_in(to_load)
     run_ids = {*judged_in.values(), *(run.dagster_run_id for run in waiting.values())}
-    present = living(records, (run_id for run_id in run_ids if run_id))
-    to_load = {key: mark for key, mark in to_load.items() if judged_in.get(key) not in present}
-    to_judge = adopted | {key: run.run_id for key, run in waiting.items() if run.dagster_run_id not in present}
+    living = at_work(records, (run_id for run_id in run_ids if run_id))
+    to_load = {key: mark for key, mark in to_load.items() if judged_in.get(key) not in living}
+    to_judge = adopted | {key: run.run_id for key, run in waiting.items() if run.dagster_run_id not in living}
     return Reconciliation(
         demoted=demoted,
         withdrawn=withdrawn,

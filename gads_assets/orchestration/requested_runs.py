@@ -15,7 +15,7 @@ from gads_assets.domain.verdict import Rule
 from gads_assets.orchestration.checks import VERDICT
 from gads_assets.orchestration.keys import mart_key, raw_key, table_key
 from gads_assets.orchestration.partitions import CUSTOMERS, first_day
-from gads_assets.orchestration.presence import living
+from gads_assets.orchestration.presence import present
 from gads_assets.orchestration.runs import JUDGES, UNJUDGED
 from gads_assets.state.run_records import RunRecords
 
@@ -57,10 +57,10 @@ def runs_under_way(instance: dg.DagsterInstance, sensor: str, records: RunRecord
     those that may run at once, and would never be followed by another: it is reported as failed."""
     waiting = instance.get_runs(dg.RunsFilter(tags={_SENSOR: sensor}, statuses=_WAITING))
     started = instance.get_run_records(dg.RunsFilter(tags={_SENSOR: sensor}, statuses=_RUNNING))
-    present = living(records, (record.dagster_run.run_id for record in started))
+    there = present(records, (record.dagster_run.run_id for record in started))
     running = []
     for record in started:
-        if _is_new(record) or record.dagster_run.run_id in present:
+        if _is_new(record) or record.dagster_run.run_id in there:
             running.append(record.dagster_run)
         else:
             instance.report_run_failed(record.dagster_run, "its process is gone, and left no word")

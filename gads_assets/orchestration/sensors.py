@@ -15,7 +15,7 @@ from gads_assets.domain.rescheduling import RetryPolicy
 from gads_assets.domain.roles import Role
 from gads_assets.errors import GadsError
 from gads_assets.orchestration.keys import raw_key, table_key
-from gads_assets.orchestration.presence import living
+from gads_assets.orchestration.presence import at_work
 from gads_assets.orchestration.reconciling import describe, reconcile
 from gads_assets.orchestration.requested_runs import (
     Purpose,
@@ -29,7 +29,7 @@ from gads_assets.settings import read_settings
 
 _TRIES: Final = 5
 _LOOKS_BACK: Final = timedelta(days=2)
-_PATIENCE: Final = timedelta(seconds=20)
+_PATIENCE: Final = timedelta(seconds=5)
 """With a loader that publishes what a tick would withdraw: the daemon gives a tick a minute, and the next is near."""
 _MOST_RUNS: Final = 20
 """Unfinished at a time: what fails far and wide must not fill the queue in front of everything else."""
@@ -58,7 +58,7 @@ def reschedule_sensor(catalog: Catalog) -> dg.SensorDefinition:
                     return dg.SkipReason(refusal)
                 due = here.store_as(Role.OPERATOR).due_partitions(policies, source=catalog.source)
                 records = here.records_as(Role.OPERATOR)
-                present = living(records, {each.dagster_run_id for each in due})
+                living = at_work(records, {each.dagster_run_id for each in due})
                 unfinished = runs_under_way(context.instance, name, records)
         except GadsError as error:
             return dg.SkipReason(str(error))
@@ -66,7 +66,7 @@ def reschedule_sensor(catalog: Catalog) -> dg.SensorDefinition:
         under_way = {key for run in unfinished for key in partitions_of(catalog, run, order)}
         # A run that lives may be about to make the call again itself.
         waiting = {
-            each.key: each.retry_at for each in due if each.key not in under_way and each.dagster_run_id not in present
+            each.key: each.retry_at for each in due if each.key not in under_way and each.dagster_run_id not in living
         }
         room = max(_MOST_RUNS - len(unfinished), 0)
         wanted = run_requests(catalog, context.instance, Purpose.EXTRACT, waiting, most_tries=tries)

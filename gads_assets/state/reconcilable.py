@@ -37,7 +37,13 @@ _RECONCILABLE = text("""
             SELECT FROM override_log AS o
             WHERE (o.source, o.customer_id, o.query_name, o.logical_date, o.run_id)
                     = (p.source, p.customer_id, p.query_name, p.logical_date, p.run_id)
-                AND o.action = 'adopt' AND o.version_floor >= p.state_version AND o.version_floor < s.version
+                AND o.action = 'adopt' AND o.version_floor >= p.state_version
+                AND EXISTS (
+                    SELECT FROM partition_attempt AS a
+                    WHERE (a.source, a.customer_id, a.query_name, a.logical_date)
+                            = (p.source, p.customer_id, p.query_name, p.logical_date)
+                        AND a.state_version > o.version_floor
+                        AND (a.run_id = p.run_id OR (a.run_id, a.outcome) = (s.current_run_id, 'accepted')))
         ) AS adopted_pointer,
         (
             SELECT max(o.version_floor) FROM override_log AS o

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from gads_assets.domain.keys import PartitionKey, RunId
 from gads_assets.domain.pointer import Authority, Pointer
-from gads_assets.domain.reconciling import Difference, compare, may_replace
+from gads_assets.domain.reconciling import Difference, compare, may_replace, may_withdraw
 from gads_assets.domain.state import DemotionIntent, LoadRecord, PartitionState, Reconcilable
 from gads_assets.errors import PublishRefusedError
 from gads_assets.state.partition_states import AcceptedContent, StateStore
@@ -94,26 +94,35 @@ class Loader:
         return replace(published, refused={**published.refused, **dict.fromkeys(unsuccessful, _NO_SUCCESS)})
 
     def withdraw(self, intents: Sequence[DemotionIntent]) -> None:
-        """Hides partitions of one query whose authorities were rejected, in one commit."""
-        first = intents[0].key
-        states = self.store.states([intent.key for intent in intents])
-        withdrawals = [
-            Withdrawal(
-                key=intent.key,
-                run_id=intent.run_id,
-                schema_version=states[intent.key].schema_version or "",
-                state_version=intent.state_version,
-            )
-            for intent in intents
-        ]
+        """Hides partitions of one query whose authorities were rejected, in one commit; but not a run of a history that
+        the ledger does not have, of which no verdict here speaks."""
+        first, keys = intents[0].key, [intent.key for intent in intents]
         with self._alone(first.source, first.query_name):
+            states = self.store.states(keys)
+            pointers = pointers_of(self.publisher.layout, keys)
+            entries = self.store.reconcilable(pointers) if pointers else {}
+            withdrawals = [
+                Withdrawal(
+                    key=intent.key,
+                    run_id=intent.run_id,
+                    schema_version=states[intent.key].schema_version or "",
+                    state_version=intent.state_version,
+                )
+                for intent in intents
+                if intent.key not in pointers or may_withdraw(entries[intent.key], pointers[intent.key], intent)
+            ]
             self.publisher.withdraw(first.query_name, withdrawals)
 
     def estranged(self, keys: Sequence[PartitionKey]) -> set[PartitionKey]:
-        """Of these partitions, all of one query, those whose pointers are from a history that the ledger lacks."""
+        """Of these partitions, all of one query, those whose pointers are from a history that the ledger lacks and has
+        not adopted."""
         pointers = pointers_of(self.publisher.layout, keys)
-        differences = compare(self.store.reconcilable(pointers), pointers) if pointers else {}
-        return {key for key, found in differences.items() if found is Difference.ESTRANGED}
+        entries = self.store.reconcilable(pointers) if pointers else {}
+        return {
+            key
+            for key, found in compare(entries, pointers).items()
+            if found is Difference.ESTRANGED and entries[key].version_floor is None
+        }
 
     def compare(self, source: str, query_name: str) -> Standing:
         """Every partition of a query, as the ledger and the readers have it. What moves on between the two looks may

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Final
 
 import pyarrow as pa
@@ -43,7 +44,7 @@ class Snapshot:
     layout: WarehouseLayout
     query_name: str
     selection: Selection
-    columns: tuple[Column, ...]
+    schemas: tuple[QuerySchema, ...]
     pointers: pa.Table
     """One row a partition, also for those without rows."""
     stages: tuple[QuerySchema, ...]
@@ -52,6 +53,11 @@ class Snapshot:
     """Of the pointer table; -1 where nothing was published yet."""
     newest: int
     """Its newest version, against which a snapshot of the past tells what was retracted."""
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        """Raises ReadError where versions that have rows cannot be read together; their pointers still can."""
+        return reader_columns(self.schemas, in_use=self.stages)
 
     @property
     def keys(self) -> frozenset[PartitionKey]:
@@ -91,7 +97,7 @@ def take_snapshot(
         layout=layout,
         query_name=query_name,
         selection=selection,
-        columns=reader_columns(schemas, in_use=stages),
+        schemas=tuple(schemas),
         pointers=pointers,
         stages=stages,
         version=table.version() if table else -1,

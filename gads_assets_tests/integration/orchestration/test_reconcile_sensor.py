@@ -237,12 +237,15 @@ def test_a_load_whose_record_or_event_was_lost_gets_both_without_a_new_pointer(
     assert world.materialization(TABLE, FIRST).metadata["pointer_version"].value == 0
 
 
-def test_partitions_of_a_run_that_lives_are_left_to_it(agency: Agency) -> None:
+@pytest.mark.parametrize("is_repeated", [False, True])
+def test_partitions_of_a_run_that_lives_or_is_repeated_are_left_to_it(agency: Agency, is_repeated: bool) -> None:
     world = agency.world
     result = world.run(FIRST, LAST, assets=[RAW])
 
-    with join(result.run_id):
+    with join("its repetition" if is_repeated else result.run_id, result.run_id) as is_present:
         assert agency.tick() == ([], AGREED)
+        # A place in a pool that the first try left behind is not kept by its repetition.
+        assert is_present(result.run_id) != is_repeated
 
     requests, _ = agency.tick()
     assert len(requests) == 1

@@ -178,6 +178,10 @@ def test_a_run_that_is_shown_and_whose_seal_is_gone_keeps_its_rows_and_no_other_
     assert site.here.store_as(Role.CONSUMER).states([DAY]) == {}
     assert site.shown(DAY) == shown.run_id
 
+    # Nobody can judge it any more: once adopted, the day may be extracted again, and the new run takes its place.
+    assert site.here.loader.estranged([DAY]) == set()
+    site.publish(DAY, run="new")
+
 
 @pytest.mark.parametrize("verdicts", [(False, False, False), (True, False, False), (True, True, True)])
 def test_whatever_is_judged_after_a_restore_readers_keep_what_they_see_until_it_is_adopted(
@@ -245,3 +249,23 @@ def test_what_was_withdrawn_since_the_backup_is_not_shown_again_by_attempts_that
     assert adopt(site) == {DAY: 4}
     site.judge(DAY, run="reconciling", only_unjudged=True)
     assert (site.state(DAY).status, site.shown(DAY)) == (PartitionStatus.FAILED, None)
+
+
+def test_a_demotion_that_follows_a_restore_does_not_hide_a_run_that_the_ledger_never_judged(
+    site: Site, go_back: Callable[[str], None], back_up: Callable[[], None]
+) -> None:
+    old = site.publish(DAY, run="first")
+    back_up()
+    shown = site.publish(DAY, run="second")
+    go_back("backup")
+    site.judge(DAY, run="revalidation")
+    damage(site, old)
+
+    site.judge(DAY, run="another revalidation")
+
+    assert (site.state(DAY).status, site.state(DAY).version) == (PartitionStatus.FAILED, 4)
+    assert site.shown(DAY) == shown.run_id
+    assert adopt(site) == {DAY: 4}
+    site.judge(DAY, run="reconciling", only_unjudged=True)
+    assert (site.state(DAY).status, site.state(DAY).current_run_id) == (PartitionStatus.SUCCESS, shown.run_id)
+    assert site.here.loader.compare("google_ads", "campaign").differences == {}
