@@ -91,8 +91,13 @@ def answer(here: "Workplace", sql: str, *, as_of: datetime | None = None) -> "tu
         for _ in range(_TRIES):
             registration = register_views(session, here.layout, here.catalog, as_of=as_of, queries=named)
             register_mart_views(session, here.layout, here.catalog, marts, registration=registration, as_of=as_of)
-            frame = select_only(session, sql.strip().removesuffix(";"))
-            columns, rows = frame.columns, frame.collect()
+            try:
+                frame = select_only(session, sql.strip().removesuffix(";"))
+                columns, rows = frame.columns, frame.collect()
+            except SPARK_ERRORS:
+                if are_registered(session, views, registration):
+                    raise
+                continue
             if are_registered(session, views, registration):
                 return columns, rows
     except SPARK_ERRORS as error:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import Final
 from uuid import uuid4
 
 import pyarrow as pa
@@ -20,6 +21,9 @@ from gads_assets.warehouse.selection import EVERYTHING, Selection
 from gads_assets.warehouse.session import SPARK_ERRORS, spark_reason
 from gads_assets.warehouse.shown_rows import condition_of, whole_stages
 from gads_assets.warehouse.snapshots import Snapshot, take_snapshot
+
+_TRIES: Final = 5
+_ALREADY_THERE: Final = "TABLE_OR_VIEW_ALREADY_EXISTS"
 
 _LOAD_RECORDS = pa.schema(
     [
@@ -79,14 +83,30 @@ def register_views(
     spark.sql(f"CREATE DATABASE IF NOT EXISTS `{catalog.source}`")
     for name in catalog.queries if queries is None else queries:
         shown = view_sql(take_snapshot(layout, catalog, name, Selection(as_of=as_of)))
-        spark.sql(f"CREATE OR REPLACE VIEW `{catalog.source}`.`{name}` COMMENT '{registration}' AS {shown}")
+        replace_view(spark, f"`{catalog.source}`.`{name}`", registration, shown)
     return registration
+
+
+def replace_view(spark: SparkSession, name: str, registration: str, sql: str) -> None:
+    """Spark replaces a view in two steps, and the sessions of a Spark Connect server share views: another one may put
+    its own between the two."""
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            spark.sql(f"CREATE OR REPLACE VIEW {name} COMMENT '{registration}' AS {sql}")
+        except SPARK_ERRORS as error:
+            if not tries_left or _ALREADY_THERE not in str(error):
+                raise
+        else:
+            return
 
 
 def are_registered(spark: SparkSession, views: Iterable[str], registration: str) -> bool:
     """Whether these views are still those of this registration: the sessions of a Spark Connect server share views, and
-    another one may have registered them as of another moment."""
-    return all(spark.catalog.getTable(name).description == registration for name in views)
+    another one may have registered them as of another moment, or be about to."""
+    try:
+        return all(spark.catalog.getTable(name).description == registration for name in views)
+    except SPARK_ERRORS:
+        return False
 
 
 def register_load_records(spark: SparkSession, records: Sequence[LoadRecord]) -> None:

@@ -15,6 +15,7 @@ from gads_assets.warehouse.marts.account_day import performance_queries
 from gads_assets.warehouse.marts.tables import ACCOUNT_DAY, MARTS, Mart
 from gads_assets.warehouse.pointer_order import current_sql
 from gads_assets.warehouse.pointers import pointer_table
+from gads_assets.warehouse.reading import replace_view
 from gads_assets.warehouse.session import SPARK_ERRORS, spark_reason
 
 
@@ -46,7 +47,7 @@ def register_mart_views(
     for name in names:
         spark.sql(f"CREATE DATABASE IF NOT EXISTS `{catalog.source}_marts`")
         shown = mart_sql(layout, catalog, MARTS[name], as_of=as_of)
-        spark.sql(f"CREATE OR REPLACE VIEW `{catalog.source}_marts`.`{name}` COMMENT '{registration}' AS {shown}")
+        replace_view(spark, f"`{catalog.source}_marts`.`{name}`", registration, shown)
 
 
 def mart_sql(layout: WarehouseLayout, catalog: Catalog, mart: Mart, *, as_of: datetime | None) -> str:
