@@ -84,16 +84,16 @@ def _rectangles(cells: Iterable[tuple[int, int]]) -> Iterator[tuple[range, range
         columns[row].add(column)
     rows: dict[range, set[int]] = defaultdict(set)
     for row, some in columns.items():
-        for stretch in _stretches(some):
+        for stretch in stretches(some):
             for piece in _pieces(stretch, MOST_PARTITIONS):
                 rows[piece].add(row)
     for stretch, alike in rows.items():
-        for following in _stretches(alike):
+        for following in stretches(alike):
             for piece in _pieces(following, MOST_PARTITIONS // len(stretch)):
                 yield piece, stretch
 
 
-def _stretches(numbers: Iterable[int]) -> Iterator[range]:
+def stretches(numbers: Iterable[int]) -> Iterator[range]:
     """In order, each as long as it can be without a number that is not among these."""
     for _, group in groupby(enumerate(sorted(numbers)), key=lambda pair: pair[1] - pair[0]):
         stretch = [number for _, number in group]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 
-from sqlalchemy import ARRAY, Engine, Text, any_, bindparam, exists, select, text
+from sqlalchemy import ARRAY, Engine, Text, any_, bindparam, select, text
 
 from gads_assets.domain.expectations import Surroundings
 from gads_assets.domain.keys import CustomerId, PartitionKey, RunId
@@ -32,7 +32,7 @@ from gads_assets.state.judging import (
     record_judgements,
 )
 from gads_assets.state.overriding import adopt, open_adoptions, return_to_pending
-from gads_assets.state.reconcilable import read_reconcilable, read_standings
+from gads_assets.state.reconcilable import BEING_WITHDRAWN, read_reconcilable, read_standings
 from gads_assets.state.rescheduling import read_due
 from gads_assets.state.rows import (
     demotion_from_row,
@@ -47,19 +47,17 @@ from gads_assets.state.rows import (
     value_row,
 )
 from gads_assets.state.surroundings import read_surroundings
-from gads_assets.state.tables import KEY_COLUMNS, demotion, load_record, partition_attempt, partition_state
+from gads_assets.state.tables import demotion, load_record, partition_attempt, partition_state
 
 __all__ = ["AcceptedContent", "RecordedJudgement", "StateStore"]
 
 _STATES = select_by_keys(partition_state)
 
-_BEING_WITHDRAWN = exists().where(*(demotion.c[name] == partition_state.c[name] for name in KEY_COLUMNS))
-
 _PUBLISHABLE = select_by_keys(partition_state).where(
-    partition_state.c.status == PartitionStatus.SUCCESS, ~_BEING_WITHDRAWN
+    partition_state.c.status == PartitionStatus.SUCCESS, ~BEING_WITHDRAWN
 )
 
-_READINESS = select(partition_state, _BEING_WITHDRAWN.label("demoted")).where(
+_READINESS = select(partition_state, BEING_WITHDRAWN.label("demoted")).where(
     partition_state.c.source == bindparam("source"),
     partition_state.c.query_name == bindparam("query_name"),
     partition_state.c.customer_id == any_(bindparam("customers", type_=ARRAY(Text))),

@@ -57,12 +57,14 @@ _RECONCILABLE = text("""
     ORDER BY p.source, p.customer_id, p.query_name, p.logical_date
 """)
 
+BEING_WITHDRAWN = exists().where(*(demotion.c[name] == partition_state.c[name] for name in KEY_COLUMNS))
+
 _STANDINGS = select(
     *(partition_state.c[name] for name in ("customer_id", "logical_date", "status")),
     partition_state.c.current_run_id.label("authority"),
     partition_state.c.schema_version.label("authority_schema_version"),
     partition_state.c.version,
-    exists().where(*(demotion.c[name] == partition_state.c[name] for name in KEY_COLUMNS)).label("is_being_withdrawn"),
+    BEING_WITHDRAWN.label("is_being_withdrawn"),
 ).where(partition_state.c.source == bindparam("source"), partition_state.c.query_name == bindparam("query_name"))
 
 

@@ -98,14 +98,13 @@ class Loader:
         the ledger does not have, of which no verdict here speaks."""
         first, keys = intents[0].key, [intent.key for intent in intents]
         with self._alone(first.source, first.query_name):
-            states = self.store.states(keys)
             pointers = pointers_of(self.publisher.layout, keys)
-            entries = self.store.reconcilable(pointers) if pointers else {}
+            entries = self.store.reconcilable({key: pointers.get(key) for key in keys})
             withdrawals = [
                 Withdrawal(
                     key=intent.key,
                     run_id=intent.run_id,
-                    schema_version=states[intent.key].schema_version or "",
+                    schema_version=(state.schema_version if (state := entries[intent.key].state) else None) or "",
                     state_version=intent.state_version,
                 )
                 for intent in intents

@@ -1,15 +1,15 @@
 """Exactly the rows of some pointers, as a condition on their stage table: reading them then takes no join."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection
 from datetime import date
-from itertools import groupby
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
+from gads_assets.domain.rectangles import stretches
 from gads_assets.warehouse.delta_tables import readable_delta_errors
 from gads_assets.warehouse.selection import among
 
@@ -38,8 +38,9 @@ def condition_of(pointers: pa.Table, *, whole: Collection[str] = ()) -> str | No
         days[stage_id, customer_id].append(day)
     customers: dict[tuple[str, Stretch], set[str]] = defaultdict(set)
     for (stage_id, customer_id), some in days.items():
-        for stretch in _stretches(some):
-            customers[stage_id, stretch].add(f"'{customer_id}'")
+        for stretch in stretches(day.toordinal() for day in some):
+            between = date.fromordinal(stretch[0]), date.fromordinal(stretch[-1])
+            customers[stage_id, between].add(f"'{customer_id}'")
     if len(customers) > MOST_PIECES or sum(map(len, customers.values())) > _MOST_NAMES:
         return None
     pieces = [
@@ -87,10 +88,3 @@ def whole_stages(stage: DeltaTable, pointers: pa.Table) -> set[str]:
         for stage_id, rows in shown.items()
         if staged[stage_id] == rows and not any(first <= stage_id <= last for first, last in mixed)
     }
-
-
-def _stretches(days: Sequence[date]) -> Iterator[Stretch]:
-    """In order, each as long as it can be without a day that is not among these."""
-    for _, group in groupby(enumerate(sorted(days)), key=lambda pair: pair[1].toordinal() - pair[0]):
-        stretch = [day for _, day in group]
-        yield stretch[0], stretch[-1]
