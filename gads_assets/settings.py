@@ -5,11 +5,13 @@
 | GADS_HOME                     | .gads beside the project | everything a run writes, unless moved by a line below     |
 | GADS_DATABASE_URL             | embedded PostgreSQL      | the database: postgresql://user:password@host:port/name   |
 | GADS_DATABASE_URL_<ROLE>      | GADS_DATABASE_URL        | the login of one role: _EXTRACTOR, _VALIDATOR, _LOADER,   |
-|                               |                          | _CONSUMER, _OPERATOR                                      |
+|                               |                          | _CONSUMER, _OPERATOR, _REPORTER                           |
 | GADS_RAW_URI                  | <home>/raw               | sealed extractions                                        |
 | GADS_WAREHOUSE_URI            | <home>/warehouse         | Delta tables                                              |
 | GADS_RETENTION_HOURS          | 168                      | how long housekeeping keeps what was replaced, 24 to 720  |
 | GADS_CATALOG                  | the catalog inside       | another google_apis.yaml                                  |
+| GADS_TENANT_ID                | default                  | whose partitions they are, in the rows of `gads status`   |
+| GADS_WORKSPACE_ID             | default                  | and in which of their workspaces                          |
 | GADS_SPARK_REMOTE             | none                     | a Spark Connect server: sc://host:port                    |
 | GADS_SPARK_MASTER             | spark-defaults.conf      | another Spark master; a cluster's has spark_conf/cluster  |
 | GADS_SPARK_JARS               | Ivy, once                | a directory of JARs, for machines without Maven Central   |
@@ -47,6 +49,7 @@ _BASIC_ACCESS = 15_000  # operations a day for a developer token with basic acce
 _DIGITS_OF_A_LIMIT = 15
 _CALLS_AT_ONCE = 16
 _MOST_CALLS_AT_ONCE = 1_000  # each has a thread
+_IDENTIFIER = re.compile(r"[A-Za-z0-9._-]{1,63}\Z")
 _SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,3})?\Z")
 _LIBRARY_PREFIX = "GOOGLE_ADS_"
 _LIBRARY_FILE = "GOOGLE_ADS_CONFIGURATION_FILE_PATH"
@@ -75,6 +78,8 @@ class Settings:
     warehouse_uri: str = field(repr=False)
     retention_hours: int
     catalog_path: Path | None
+    tenant_id: str
+    workspace_id: str
     spark_remote: str | None = field(repr=False)
     spark_master: str | None
     spark_jars: Path | None
@@ -168,6 +173,8 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         warehouse_uri=place("GADS_WAREHOUSE_URI", home / "warehouse"),
         retention_hours=_retention_hours(value("GADS_RETENTION_HOURS")),
         catalog_path=path("GADS_CATALOG"),
+        tenant_id=_identifier("GADS_TENANT_ID", value("GADS_TENANT_ID")),
+        workspace_id=_identifier("GADS_WORKSPACE_ID", value("GADS_WORKSPACE_ID")),
         spark_remote=remote,
         spark_master=master,
         spark_jars=path("GADS_SPARK_JARS"),
@@ -216,6 +223,14 @@ def _retention_hours(text: str | None) -> int:
         f"GADS_RETENTION_HOURS {text[:40]!r} is not a number from {SHORTEST_RETENTION_HOURS} to "
         f"{LONGEST_RETENTION_HOURS}; write it as {RETENTION_HOURS}"
     )
+
+
+def _identifier(name: str, text: str | None) -> str:
+    if text is None:
+        return "default"
+    if not _IDENTIFIER.match(text):
+        raise SettingsError(f"{name} {text[:40]!r} is not a name; write 1 to 63 letters, digits, '.', '_' and '-'")
+    return text
 
 
 def _value(environment: Mapping[str, str], name: str) -> str | None:

@@ -20,6 +20,7 @@ from gads_assets.catalog.limits import read_limits, read_never_above, require_co
 from gads_assets.catalog.schema_store import QUERY_NAME, SCHEMA_VERSION, read_stored_schemas, schemas_beside
 from gads_assets.catalog.shapes import Shape, day_field, days_back, require_change_limit, shape_of
 from gads_assets.catalog.specification import (
+    DEFAULT_FRESHNESS,
     DEFAULT_MAX_ATTEMPTS,
     Catalog,
     Limits,
@@ -40,6 +41,7 @@ _EARLIEST_START: Final = date(2000, 1, 1)
 _LONGEST_SETTLING_HOURS: Final = 168
 _LONGEST_RESTATEMENT_DAYS: Final = 365
 _MOST_ATTEMPTS: Final = 20
+_LONGEST_FRESHNESS_HOURS: Final = 720
 _LONGEST_DIFFERENCE: Final = 2_000
 _API_VERSION: Final = re.compile(r"v[1-9][0-9]{0,2}\Z")
 _IDENTIFIER_RULE: Final = "a name; use lower-case letters, digits and _, a letter first, at most 63"
@@ -60,6 +62,7 @@ class QueryDraft:
     limits: Limits
     restatement: Restatement | None
     max_attempts: int
+    freshness: timedelta
     entry: Entry
     gaql_entry: Entry
     version_entry: Entry
@@ -113,7 +116,7 @@ def _query_draft(name: str, entry: Entry) -> QueryDraft:
         raise entry.problem(f"{name[:80]!r} is not {_IDENTIFIER_RULE}")
     entries = entry.mapping(
         known=("description", "gaql", "schema_version", "natural_key", "start_date", "settling_delay_hours"),
-        optional=("restatement", "max_attempts", "limits"),
+        optional=("restatement", "max_attempts", "freshness_hours", "limits"),
     )
     gaql = _partitioned_query(entries["gaql"])
     start_date = entries["start_date"].day()
@@ -139,6 +142,11 @@ def _query_draft(name: str, entry: Entry) -> QueryDraft:
             entries["max_attempts"].whole_number(lowest=1, highest=_MOST_ATTEMPTS)
             if "max_attempts" in entries
             else DEFAULT_MAX_ATTEMPTS
+        ),
+        freshness=(
+            timedelta(hours=entries["freshness_hours"].whole_number(lowest=1, highest=_LONGEST_FRESHNESS_HOURS))
+            if "freshness_hours" in entries
+            else DEFAULT_FRESHNESS
         ),
         entry=entry,
         gaql_entry=entries["gaql"],
@@ -247,6 +255,7 @@ def _specification(draft: QueryDraft, stored: Mapping[tuple[str, str], QuerySche
         limits=draft.limits,
         restatement=draft.restatement,
         max_attempts=draft.max_attempts,
+        freshness=draft.freshness,
     )
 
 

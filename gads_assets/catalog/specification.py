@@ -13,6 +13,7 @@ from gads_assets.domain.expectations import SpendPolicy, VolumePolicy
 from gads_assets.errors import CatalogError
 
 DEFAULT_MAX_ATTEMPTS: Final = 5
+DEFAULT_FRESHNESS: Final = timedelta(hours=24)
 NUMBER_TYPES: Final = frozenset({"bigint", "int", "double"})
 
 _DAY_EXPRESSIONS: Final = {
@@ -127,7 +128,8 @@ class Restatement:
 
 @dataclass(frozen=True, kw_only=True)
 class QuerySpecification:
-    """`max_attempts`: how often a partition is tried before somebody has to look at it."""
+    """`max_attempts`: how often a partition is tried before somebody has to look at it. `freshness`: how long after a
+    day opens, or is due to be asked for again, what is published of it passes for current."""
 
     name: str
     description: str
@@ -138,6 +140,12 @@ class QuerySpecification:
     limits: Limits = Limits()
     restatement: Restatement | None = None
     max_attempts: int = DEFAULT_MAX_ATTEMPTS
+    freshness: timedelta = DEFAULT_FRESHNESS
+
+    @property
+    def due_ages(self) -> tuple[int, ...]:
+        """How old a day is, in days, when it is due to be asked for: when it opens, and at each age of a re-pull."""
+        return tuple(sorted({1, *(self.restatement.repull_days_ago if self.restatement else ())}))
 
     @property
     def resource(self) -> str:

@@ -18,3 +18,6 @@ class Role(StrEnum):
 
     OPERATOR = "operator"
     """The control plane: schedules, registers customers, and returns a failure to pending, which is logged."""
+
+    REPORTER = "reporter"
+    """Folds Dagster's events into what is known of each partition, and reads all else to tell why."""

@@ -25,7 +25,7 @@ OWNERS = ["team:ads-data"]
 
 def raw_asset(catalog: Catalog, specification: QuerySpecification, partitions_def: CustomerDays) -> dg.AssetsDefinition:
     key = raw_key(catalog, specification.name)
-    code_version = _raw_code_version(catalog, specification)
+    code_version = raw_code_version(catalog, specification)
 
     @dg.asset(
         key=key,
@@ -75,7 +75,7 @@ def table_asset(
         group_name=catalog.source,
         kinds={"pyspark", "deltalake"},
         owners=OWNERS,
-        code_version=f"schema-{specification.schema.version}",
+        code_version=table_code_version(specification),
         description=f"{specification.description}\n\nWhat consumers read: exactly one accepted extraction per customer "
         "and day, replaced whole by a pointer swap.",
         metadata={
@@ -123,6 +123,10 @@ def _refused(here: Workplace, keys: Sequence[PartitionKey], run_id: str) -> dict
     return refused
 
 
-def _raw_code_version(catalog: Catalog, specification: QuerySpecification) -> str:
+def raw_code_version(catalog: Catalog, specification: QuerySpecification) -> str:
     text = f"{catalog.api_version}\n{print_gaql(specification.gaql)}\n{specification.schema.version}"
     return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def table_code_version(specification: QuerySpecification) -> str:
+    return f"schema-{specification.schema.version}"

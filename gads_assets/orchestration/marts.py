@@ -53,6 +53,8 @@ from gads_assets.warehouse.marts.tables import ACCOUNT_DAY, FRESHNESS, Mart
 Refreshed = Mapping[str, metadata.Metadata]
 """The partitions of a mart that were refreshed, and what is said of each."""
 
+MART_CODE_VERSION: Final = "1"
+
 _TRIES: Final = 5
 _MOST_RUNS: Final = 4
 """Unfinished at a time: one of a mart writes, and the others wait for it in places where loads could run."""
@@ -68,7 +70,7 @@ def account_day_asset(catalog: Catalog, partitions_def: CustomerDays) -> dg.Asse
         group_name=f"{catalog.source}_marts",
         kinds={"pyspark", "deltalake"},
         owners=OWNERS,
-        code_version="1",
+        code_version=MART_CODE_VERSION,
         metadata=_metadata(catalog, ACCOUNT_DAY),
         description="What each query counted of an account's day, in the account's currency: a row for each that is "
         "published, with the run that it is of.",
@@ -99,7 +101,7 @@ def freshness_asset(catalog: Catalog) -> dg.AssetsDefinition:
         group_name=f"{catalog.source}_marts",
         kinds={"pyspark", "deltalake"},
         owners=OWNERS,
-        code_version="1",
+        code_version=MART_CODE_VERSION,
         metadata=_metadata(catalog, FRESHNESS),
         description="Of each customer and query: which days are published, which are missing between them, and when "
         "what is shown was loaded.",

@@ -42,6 +42,11 @@ _ACCOUNT: Final = (
     *("status", "closed_at", "closed_reason"),
 )
 _PAUSE: Final = ("paused_until", "reason")
+_FOLDED: Final = (
+    *("last_materialization_run_id", "last_materialization_at", "last_materialization_code_version", "content_at"),
+    *("last_attempt_run_id", "last_attempt_at", "last_attempt_outcome", "stale_since", "stale_reason_code"),
+    *("row_version", "materialization_event", "attempt_event", "upstream_event", "upstream_changed_at"),
+)
 
 # By role and by what stands behind ON in a GRANT. The columns of a key are nobody's to change.
 GRANTS: Final[Mapping[Role, Mapping[str, Privileges]]] = {
@@ -74,6 +79,7 @@ GRANTS: Final[Mapping[Role, Mapping[str, Privileges]]] = {
         "customer": _READ,
         "api_operations": _READ,
         "api_pause": _READ,
+        "partition_status": _READ,
     },
     Role.OPERATOR: {
         "partition_state": _privileges("SELECT", update=_RETURN_TO_PENDING),
@@ -86,6 +92,20 @@ GRANTS: Final[Mapping[Role, Mapping[str, Privileges]]] = {
         "customer": _privileges("SELECT", "INSERT", update=_ACCOUNT),
         "api_operations": _READ,
         "api_pause": _privileges("SELECT", "DELETE"),
+        "partition_status": _READ,
+    },
+    Role.REPORTER: {
+        "folded_status": _privileges("SELECT", "INSERT", update=_FOLDED),
+        "status_cursor": _privileges("SELECT", "INSERT", update=("folded_until", "horizon", "horizon_at")),
+        "asset_code": _privileges("SELECT", "INSERT", update=("code_version", "since")),
+        "partition_status": _READ,
+        "partition_state": _READ,
+        "partition_attempt": _READ,
+        "extraction_attempt": _READ,
+        "demotion": _READ,
+        "load_record": _READ,
+        "retry_schedule": _READ,
+        "customer": _READ,
     },
 }
 

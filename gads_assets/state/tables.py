@@ -1,6 +1,7 @@
 """The declared schema. Migrations must end in exactly this; a test compares the two catalogs.
 
-What a constraint can make impossible is impossible here; what needs more than the row is in guards.sql.
+What a constraint can make impossible is impossible here; what needs more than the row is in guards.sql. What readers
+see of the folded status is in views.sql.
 """
 
 from datetime import date
@@ -306,8 +307,85 @@ api_pause = Table(
 )
 
 
+def _whose_columns() -> list[Column[str]]:
+    return [Column("tenant_id", Text, nullable=False), Column("workspace_id", Text, nullable=False)]
+
+
+# Beside the columns of ADR-026: where in Dagster's log what the row says comes from, and when its content was produced.
+folded_status = Table(
+    "folded_status",
+    metadata,
+    *_whose_columns(),
+    Column("asset_key", Text, nullable=False),
+    Column("partition_key", Text, nullable=False),
+    Column("customer_id", Text, nullable=False),
+    Column("logical_date", Date),
+    Column("last_materialization_run_id", Text),
+    Column("last_materialization_at", DateTime(timezone=True)),
+    Column("last_materialization_code_version", Text),
+    Column("content_at", DateTime(timezone=True)),
+    Column("last_attempt_run_id", Text, nullable=False),
+    Column("last_attempt_at", DateTime(timezone=True), nullable=False),
+    Column("last_attempt_outcome", Text, nullable=False),
+    Column("stale_since", DateTime(timezone=True)),
+    Column("stale_reason_code", Text),
+    Column("row_version", Text, nullable=False),
+    Column("materialization_event", BigInteger),
+    Column("attempt_event", BigInteger, nullable=False),
+    Column("upstream_event", BigInteger),
+    Column("upstream_changed_at", DateTime(timezone=True)),
+    PrimaryKeyConstraint("tenant_id", "workspace_id", "asset_key", "partition_key"),
+    _check("tenant_id", "tenant_id <> ''"),
+    _check("workspace_id", "workspace_id <> ''"),
+    _check("asset_key", "asset_key <> ''"),
+    _check("customer_id", "customer_id ~ '^[0-9]{10}$'"),
+    _check("partition_key", "starts_with(partition_key, customer_id)"),
+    _check(
+        "materialization",
+        "num_nonnulls(last_materialization_run_id, last_materialization_at, content_at, materialization_event) "
+        "IN (0, 4) AND (materialization_event IS NOT NULL OR last_materialization_code_version IS NULL)",
+    ),
+    _check("outcome", "last_attempt_outcome IN ('SUCCEEDED', 'FAILED', 'CANCELLED')"),
+    _check("order", "attempt_event >= materialization_event AND upstream_event > materialization_event"),
+    _check(
+        "upstream",
+        "num_nonnulls(upstream_event, upstream_changed_at) IN (0, 2) "
+        "AND (upstream_event IS NULL OR materialization_event IS NOT NULL)",
+    ),
+    _check("stale", "(stale_since IS NULL) = (stale_reason_code IS NULL)"),
+    _check("stale_reason_code", "stale_reason_code IN ('FRESHNESS_POLICY', 'UPSTREAM_CHANGED', 'CODE_CHANGED')"),
+    _check("row_version", "length(row_version) = 26"),
+)
+
+# All up to `folded_until` is folded for good. After it there may be numbers of events that are still being written;
+# once `horizon_at` is long past, none is left up to `horizon`.
+status_cursor = Table(
+    "status_cursor",
+    metadata,
+    *_whose_columns(),
+    Column("folded_until", BigInteger, nullable=False),
+    Column("horizon", BigInteger),
+    Column("horizon_at", DateTime(timezone=True)),
+    PrimaryKeyConstraint("tenant_id", "workspace_id"),
+    _check("folded_until", "folded_until >= 0"),
+    _check("horizon", "num_nonnulls(horizon, horizon_at) IN (0, 2) AND (horizon IS NULL OR horizon > folded_until)"),
+)
+
+asset_code = Table(
+    "asset_code",
+    metadata,
+    *_whose_columns(),
+    Column("asset_key", Text, nullable=False),
+    Column("code_version", Text, nullable=False),
+    Column("since", DateTime(timezone=True), nullable=False),
+    PrimaryKeyConstraint("tenant_id", "workspace_id", "asset_key"),
+    _check("code_version", "code_version <> ''"),
+)
+
+
 @event.listens_for(metadata, "after_create")
-def _create_guards(_metadata: MetaData, connection: Connection, **_: object) -> None:
-    guards = Path(__file__).with_name("guards.sql").read_text(encoding="utf-8")
-    # Not text(), which would take the colons and per cent signs of PL/pgSQL for its own.
-    connection.exec_driver_sql(guards, execution_options={"no_parameters": True})
+def _create_guards_and_views(_metadata: MetaData, connection: Connection, **_: object) -> None:
+    for name in ("guards.sql", "views.sql"):
+        statements = Path(__file__).with_name(name).read_text(encoding="utf-8")
+        # Not text(), which would take the colons and per cent signs of PL/pgSQL for its own.
+        connection.exec_driver_sql(statements, execution_options={"no_parameters": True})

@@ -37,7 +37,11 @@ from gads_assets_tests.ledgers import (
     succeeded,
 )
 
-TABLES = {**{name: [c.name for c in table.columns] for name, table in metadata.tables.items()}, VERSION_TABLE: []}
+TABLES = {
+    **{name: [c.name for c in table.columns] for name, table in metadata.tables.items()},
+    VERSION_TABLE: [],
+    "partition_status": [],
+}
 ACCOUNT = Account(
     customer_id=CustomerId("1234567890"),
     name="Shoes",

@@ -50,6 +50,7 @@ def test_list_as_json_has_stable_keys() -> None:
         "settling_delay_hours": 3,
         "restatement": {"window_days": 90, "repull_days_ago": [1, 2, 3, 7, 14, 30, 60, 90]},
         "max_attempts": 5,
+        "freshness_hours": 24,
     }
 
 

@@ -1,0 +1,241 @@
+"""Dagster's events, folded into a row a partition: from where the last fold stopped, by one process at a time."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+from sqlalchemy import Connection, Engine, Row, text
+from ulid import ULID
+
+from gads_assets.domain.partition_status import (
+    Attempt,
+    Change,
+    Folded,
+    Materialization,
+    Outcome,
+    Place,
+    fold,
+    places_touched,
+)
+from gads_assets.state.connection import transaction
+from gads_assets.state.rows import rows_json
+from gads_assets.status.event_log import EventLog
+from gads_assets.status.tracking import TrackedAsset, Workspace, downstream_of
+
+_AT_ONCE: Final = 20_000
+"""How many numbers of the log are looked at in one go: it bounds the memory."""
+
+_LONGEST_INSERT: Final = timedelta(minutes=1)
+"""From the moment at which an event has a number until it can be seen, or never will be."""
+
+_OPEN = text("""
+    INSERT INTO status_cursor (tenant_id, workspace_id, folded_until) VALUES (:tenant_id, :workspace_id, 0)
+    ON CONFLICT DO NOTHING
+""")
+
+_LOCK = text("""
+    SELECT folded_until, horizon, horizon_at <= statement_timestamp() - :longest_insert AS is_settled FROM status_cursor
+    WHERE (tenant_id, workspace_id) = (:tenant_id, :workspace_id) FOR UPDATE
+""")
+
+_MOVE = text("""
+    UPDATE status_cursor SET folded_until = :folded_until, horizon = :horizon,
+        horizon_at = CASE WHEN CAST(:horizon AS bigint) IS NULL THEN NULL
+            WHEN horizon = :horizon THEN horizon_at ELSE statement_timestamp() END
+    WHERE (tenant_id, workspace_id) = (:tenant_id, :workspace_id)
+""")
+
+# The log is another than the one that was folded: what its events said stays, and any event of the new one is newer.
+_BEGIN_ANEW = text("""
+    UPDATE folded_status SET materialization_event = materialization_event * 0, attempt_event = 0,
+        upstream_event = NULL, upstream_changed_at = NULL
+    WHERE (tenant_id, workspace_id) = (:tenant_id, :workspace_id)
+""")
+
+# By its key each, whatever PostgreSQL believes of how many there are: a table that grew since it was last looked at
+# would be read once for every key.
+_KNOWN = text("""
+    SELECT f.* FROM jsonb_to_recordset(CAST(:places AS jsonb)) AS p (asset_key text, partition_key text)
+        CROSS JOIN LATERAL (
+            SELECT * FROM folded_status AS f
+            WHERE (f.tenant_id, f.workspace_id, f.asset_key, f.partition_key)
+                = (:tenant_id, :workspace_id, p.asset_key, p.partition_key)
+            LIMIT 1
+        ) AS f
+""")
+
+# Only a materialization clears what was found to be stale.
+_SAVE = text("""
+    INSERT INTO folded_status AS f (tenant_id, workspace_id, asset_key, partition_key, customer_id, logical_date,
+        last_materialization_run_id, last_materialization_at, last_materialization_code_version, content_at,
+        last_attempt_run_id, last_attempt_at, last_attempt_outcome, row_version,
+        materialization_event, attempt_event, upstream_event, upstream_changed_at)
+    SELECT :tenant_id, :workspace_id, asset_key, partition_key, split_part(partition_key, '|', 1),
+        CAST(nullif(split_part(partition_key, '|', 2), '') AS date),
+        last_materialization_run_id, last_materialization_at, last_materialization_code_version, content_at,
+        last_attempt_run_id, last_attempt_at, last_attempt_outcome, :row_version,
+        materialization_event, attempt_event, upstream_event, upstream_changed_at
+    FROM jsonb_populate_recordset(NULL::folded_status, CAST(:rows AS jsonb))
+    ON CONFLICT (tenant_id, workspace_id, asset_key, partition_key) DO UPDATE
+    SET last_materialization_run_id = excluded.last_materialization_run_id,
+        last_materialization_at = excluded.last_materialization_at,
+        last_materialization_code_version = excluded.last_materialization_code_version,
+        content_at = excluded.content_at,
+        last_attempt_run_id = excluded.last_attempt_run_id,
+        last_attempt_at = excluded.last_attempt_at,
+        last_attempt_outcome = excluded.last_attempt_outcome,
+        stale_since = CASE WHEN f.materialization_event = excluded.materialization_event THEN f.stale_since END,
+        stale_reason_code
+            = CASE WHEN f.materialization_event = excluded.materialization_event THEN f.stale_reason_code END,
+        row_version = excluded.row_version,
+        materialization_event = excluded.materialization_event,
+        attempt_event = excluded.attempt_event,
+        upstream_event = excluded.upstream_event,
+        upstream_changed_at = excluded.upstream_changed_at
+""")
+
+_SEE_CODE = text("""
+    INSERT INTO asset_code AS c (tenant_id, workspace_id, asset_key, code_version, since)
+    SELECT :tenant_id, :workspace_id, asset_key, code_version, statement_timestamp()
+    FROM unnest(CAST(:asset_keys AS text[]), CAST(:code_versions AS text[])) AS n (asset_key, code_version)
+    ON CONFLICT (tenant_id, workspace_id, asset_key) DO UPDATE
+    SET code_version = excluded.code_version, since = excluded.since
+    WHERE c.code_version <> excluded.code_version
+""")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """`partitions` are those of which something was new."""
+
+    events: int
+    partitions: int
+
+
+class Folder:
+    """Folds a log into the rows of a workspace. Whoever comes while another folds waits for it, and goes on from there.
+
+    Events become visible in another order than that of their numbers: a slow insert may show a low one after a high one
+    was folded. So the cursor stays before a number that is missing, until that can only be one that never comes; what
+    is read again meanwhile changes nothing.
+    """
+
+    def __init__(self, engine: Engine, workspace: Workspace, assets: Sequence[TrackedAsset]) -> None:
+        self._engine = engine
+        self._assets = assets
+        self._whose = {"tenant_id": workspace.tenant_id, "workspace_id": workspace.workspace_id}
+        self._downstream = downstream_of(assets)
+
+    def fold(self, log: EventLog, *, progress: Callable[[int, int], None] | None = None) -> Progress:
+        """`progress` hears how many numbers of how many were looked at."""
+        with self._folding() as (connection, cursor):
+            self._see_code(connection)
+            start, highest = cursor.folded_until, log.highest()
+            if highest < start:
+                connection.execute(_BEGIN_ANEW, self._whose)
+                start = 0
+            seen = changed = 0
+            for after in range(start, highest, _AT_ONCE):
+                events = log.between(after, min(after + _AT_ONCE, highest))
+                seen += len(events.planned) + len(events.materialized) + len(events.ended)
+                known = self._known(connection, places_touched(events, self._downstream))
+                news = fold(events, known, self._downstream)
+                self._save(connection, news)
+                changed += len(news)
+                if progress:
+                    progress(min(after + _AT_ONCE, highest) - start, highest - start)
+            self._move(connection, cursor, start, highest, is_whole=log.is_whole(start, highest))
+        return Progress(events=seen, partitions=changed)
+
+    @contextmanager
+    def _folding(self) -> Iterator[tuple[Connection, "_Cursor"]]:
+        with transaction(self._engine) as connection:
+            connection.execute(_OPEN, self._whose)
+        with transaction(self._engine) as connection:
+            row = connection.execute(_LOCK, {**self._whose, "longest_insert": _LONGEST_INSERT}).one()
+            yield connection, _Cursor(folded_until=row.folded_until, horizon=row.horizon, is_settled=row.is_settled)
+
+    def _move(self, connection: Connection, cursor: "_Cursor", start: int, highest: int, *, is_whole: bool) -> None:
+        moved = move_cursor(cursor, start, highest, is_whole=is_whole)
+        if (moved.folded_until, moved.horizon) != (cursor.folded_until, cursor.horizon):
+            connection.execute(_MOVE, {**self._whose, "folded_until": moved.folded_until, "horizon": moved.horizon})
+
+    def _see_code(self, connection: Connection) -> None:
+        """From when on partitions that were made by another version are stale."""
+        versions = {asset.asset_key: asset.code_version for asset in self._assets}
+        asked = {"asset_keys": list(versions), "code_versions": list(versions.values())}
+        connection.execute(_SEE_CODE, {**self._whose, **asked})
+
+    def _known(self, connection: Connection, places: set[Place]) -> dict[Place, Folded]:
+        asked = rows_json(place._asdict() for place in places)
+        rows = connection.execute(_KNOWN, {**self._whose, "places": asked})
+        return {Place(row.asset_key, row.partition_key): _from_row(row) for row in rows}
+
+    def _save(self, connection: Connection, news: Mapping[Place, Folded]) -> None:
+        if news:
+            rows = rows_json(_row(place, folded) for place, folded in news.items())
+            connection.execute(_SAVE, {**self._whose, "rows": rows, "row_version": str(ULID())})
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Cursor:
+    folded_until: int
+    horizon: int | None
+    is_settled: bool | None = None
+
+
+def move_cursor(cursor: _Cursor, start: int, highest: int, *, is_whole: bool) -> _Cursor:
+    """Where the next fold starts, once all from `start` to `highest` is folded.
+
+    Where a number was missing, `highest` is remembered as a horizon; all up to it that ever comes has come once it is
+    settled.
+    """
+    if is_whole:
+        return _Cursor(folded_until=highest, horizon=None)
+    horizon = cursor.horizon if cursor.horizon and start < cursor.horizon <= highest else None
+    if horizon is None:
+        return _Cursor(folded_until=start, horizon=highest)
+    if not cursor.is_settled:
+        return _Cursor(folded_until=start, horizon=horizon)
+    return _Cursor(folded_until=horizon, horizon=highest if highest > horizon else None)
+
+
+def _from_row(row: Row[Any]) -> Folded:
+    made = change = None
+    if row.materialization_event is not None:
+        made = Materialization(
+            row.materialization_event,
+            row.last_materialization_run_id,
+            row.last_materialization_at,
+            row.last_materialization_code_version,
+            row.content_at,
+        )
+    if row.upstream_event is not None:
+        change = Change(row.upstream_event, row.upstream_changed_at)
+    outcome = Outcome(row.last_attempt_outcome)
+    attempt = Attempt(row.attempt_event, row.last_attempt_run_id, row.last_attempt_at, outcome)
+    return Folded(attempt, made, change)
+
+
+def _row(place: Place, folded: Folded) -> dict[str, object]:
+    made, attempt, change = folded.last_materialization, folded.last_attempt, folded.upstream_change
+    row: dict[str, object] = {
+        "asset_key": place.asset_key,
+        "partition_key": place.partition_key,
+        "attempt_event": attempt.event_id,
+        "last_attempt_run_id": attempt.run_id,
+        "last_attempt_at": attempt.at,
+        "last_attempt_outcome": attempt.outcome,
+    }
+    if made:
+        row["materialization_event"] = made.event_id
+        row["last_materialization_run_id"] = made.run_id
+        row["last_materialization_at"] = made.at
+        row["last_materialization_code_version"] = made.code_version
+        row["content_at"] = made.content_at
+    if change:
+        row["upstream_event"] = change.event_id
+        row["upstream_changed_at"] = change.at
+    return row

@@ -1,0 +1,92 @@
+"""Events in a real Dagster log, without the runs: as Dagster writes them, at moments of our choice."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from itertools import count
+
+import dagster as dg
+from dagster._core.events import AssetMaterializationPlannedData, DagsterEvent, StepMaterializationData
+from dagster._core.events.log import EventLogEntry
+
+from gads_assets.domain.partition_status import Outcome, Place
+from gads_assets.status.tracking import TrackedAsset
+
+_ENDS = {
+    Outcome.SUCCEEDED: dg.DagsterEventType.RUN_SUCCESS,
+    Outcome.FAILED: dg.DagsterEventType.RUN_FAILURE,
+    Outcome.CANCELLED: dg.DagsterEventType.RUN_CANCELED,
+}
+_JOB = "__ASSET_JOB"
+
+
+class MadeLog:
+    """Every event is a second after the one before it, unless a moment is given."""
+
+    def __init__(self, instance: dg.DagsterInstance, assets: Iterable[TrackedAsset], *, start: datetime) -> None:
+        self.instance = instance
+        self._assets = {asset.asset_key: asset for asset in assets}
+        self._start = start
+        self._seconds = count()
+
+    def plan(self, run_id: str, *places: Place) -> None:
+        self.store(self.planned(run_id, place) for place in places)
+
+    def materialize(self, run_id: str, *places: Place, at: datetime | None = None, code_version: str = "") -> None:
+        self.store(self.materialized(run_id, place, at=at, code_version=code_version) for place in places)
+
+    def end(self, run_id: str, outcome: Outcome, *, at: datetime | None = None) -> None:
+        event = DagsterEvent(event_type_value=_ENDS[outcome].value, job_name=_JOB, message="")
+        self.instance.event_log_storage.store_event(self._entry(run_id, event, at))
+
+    def run(self, run_id: str, *places: Place, outcome: Outcome, materializes: Iterable[Place] = ()) -> None:
+        self.plan(run_id, *places)
+        self.materialize(run_id, *materializes)
+        self.end(run_id, outcome)
+
+    def store(self, entries: Iterable[EventLogEntry]) -> None:
+        if stored := list(entries):
+            self.instance.event_log_storage.store_event_batch(stored)
+
+    def planned(self, run_id: str, place: Place) -> EventLogEntry:
+        asset_key = dg.AssetKey(place.asset_key.split("/"))
+        data = AssetMaterializationPlannedData(asset_key, partition=place.partition_key)
+        event = DagsterEvent.build_asset_materialization_planned_event(_JOB, "__".join(asset_key.path), data)
+        return self._entry(run_id, event, None)
+
+    def materialized(
+        self,
+        run_id: str,
+        place: Place,
+        *,
+        at: datetime | None = None,
+        code_version: str = "",
+        metadata: Mapping[str, object] | None = None,
+    ) -> EventLogEntry:
+        asset = self._assets[place.asset_key]
+        materialization = dg.AssetMaterialization(
+            asset_key=dg.AssetKey(place.asset_key.split("/")),
+            partition=place.partition_key,
+            metadata={asset.receipt: 1} if metadata is None else dict(metadata),  # type: ignore[arg-type]
+            tags={"dagster/code_version": code_version or asset.code_version},
+        )
+        event = DagsterEvent(
+            event_type_value=dg.DagsterEventType.ASSET_MATERIALIZATION.value,
+            job_name=_JOB,
+            step_key="__".join(materialization.asset_key.path),
+            event_specific_data=StepMaterializationData(materialization),
+            message="",
+        )
+        return self._entry(run_id, event, at)
+
+    def _entry(self, run_id: str, event: DagsterEvent, at: datetime | None) -> EventLogEntry:
+        moment = at or self._start + timedelta(seconds=next(self._seconds))
+        return EventLogEntry(
+            error_info=None,
+            level=10,
+            user_message="",
+            run_id=run_id,
+            timestamp=moment.timestamp(),
+            step_key=event.step_key,
+            job_name=_JOB,
+            dagster_event=event,
+        )
