@@ -33,7 +33,7 @@ from gads_assets.state.migration import migrate
 from gads_assets.state.server import running_database
 from gads_assets_tests.ledgers import extraction
 from gads_assets_tests.sealed_runs import seal
-from gads_assets_tests.worlds import SharedSpark
+from gads_assets_tests.worlds import STATUS_URL, SharedSpark
 
 _REJECTED: Final = 20
 """One of so many, in a mixed run."""
@@ -97,7 +97,7 @@ class _Home:
         self._folder, self._spark, self._opening = folder, spark, opening
         self._here = self._open.enter_context(self._workplace("first"))
         self._instance = self._open.enter_context(dagster_instance(self._here))
-        self._definitions = code_location(self._here.catalog, SharedSpark())
+        self._definitions = code_location(self._here.catalog, SharedSpark(), status_url=STATUS_URL)
         self._numbers = count()
         self._loading = self._open.enter_context(ExitStack())
         self._loader = self._here.loader

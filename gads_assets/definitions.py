@@ -14,4 +14,6 @@ from gads_assets.settings import read_settings
 for _category in (dg.BetaWarning, dg.PreviewWarning):
     warnings.filterwarnings("ignore", category=_category)
 
-defs = code_location(load_catalog(read_settings(os.environ).catalog_path), SparkResource())
+_settings = read_settings(os.environ)
+
+defs = code_location(load_catalog(_settings.catalog_path), SparkResource(), status_url=_settings.status_url)

@@ -12,6 +12,8 @@
 | GADS_CATALOG                  | the catalog inside       | another google_apis.yaml                                  |
 | GADS_TENANT_ID                | default                  | whose partitions they are, in the rows of `gads status`   |
 | GADS_WORKSPACE_ID             | default                  | and in which of their workspaces                          |
+| GADS_STATUS_URL               | http://127.0.0.1:3010    | where `gads status serve` is reached: Dagster links to it |
+| GADS_DAGSTER_URL              | http://127.0.0.1:3000    | where Dagster's page is reached: the status links to it   |
 | GADS_SPARK_REMOTE             | none                     | a Spark Connect server: sc://host:port                    |
 | GADS_SPARK_MASTER             | spark-defaults.conf      | another Spark master; a cluster's has spark_conf/cluster  |
 | GADS_SPARK_JARS               | Ivy, once                | a directory of JARs, for machines without Maven Central   |
@@ -49,6 +51,9 @@ _BASIC_ACCESS = 15_000  # operations a day for a developer token with basic acce
 _DIGITS_OF_A_LIMIT = 15
 _CALLS_AT_ONCE = 16
 _MOST_CALLS_AT_ONCE = 1_000  # each has a thread
+STATUS_PORT = 3010
+
+_PAGE = re.compile(r"https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[A-Za-z0-9._~/-]*)?\Z")
 _IDENTIFIER = re.compile(r"[A-Za-z0-9._-]{1,63}\Z")
 _SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,3})?\Z")
 _LIBRARY_PREFIX = "GOOGLE_ADS_"
@@ -80,6 +85,8 @@ class Settings:
     catalog_path: Path | None
     tenant_id: str
     workspace_id: str
+    status_url: str
+    dagster_url: str
     spark_remote: str | None = field(repr=False)
     spark_master: str | None
     spark_jars: Path | None
@@ -175,6 +182,8 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         catalog_path=path("GADS_CATALOG"),
         tenant_id=_identifier("GADS_TENANT_ID", value("GADS_TENANT_ID")),
         workspace_id=_identifier("GADS_WORKSPACE_ID", value("GADS_WORKSPACE_ID")),
+        status_url=_page("GADS_STATUS_URL", value("GADS_STATUS_URL") or f"http://127.0.0.1:{STATUS_PORT}"),
+        dagster_url=_page("GADS_DAGSTER_URL", value("GADS_DAGSTER_URL") or "http://127.0.0.1:3000"),
         spark_remote=remote,
         spark_master=master,
         spark_jars=path("GADS_SPARK_JARS"),
@@ -231,6 +240,13 @@ def _identifier(name: str, text: str | None) -> str:
     if not _IDENTIFIER.match(text):
         raise SettingsError(f"{name} {text[:40]!r} is not a name; write 1 to 63 letters, digits, '.', '_' and '-'")
     return text
+
+
+def _page(name: str, text: str) -> str:
+    """The address that links begin with: neither a query nor a login is part of it."""
+    if not _PAGE.match(text):
+        raise SettingsError(f"{name} is not the address of a page; write it as http://host:port")
+    return text.rstrip("/")
 
 
 def _value(environment: Mapping[str, str], name: str) -> str | None:

@@ -21,6 +21,7 @@ from gads_assets.warehouse.arrow import read_published
 RAW = dg.AssetKey(["google_ads", "raw", "campaign"])
 TABLE = dg.AssetKey(["google_ads", "campaign"])
 VERDICT = dg.AssetCheckKey(RAW, "verdict")
+STATUS_URL = "http://127.0.0.1:3010"
 NEW_YORK, BERLIN, TOKYO = "2145550101", "3305550102", "4815550103"
 
 

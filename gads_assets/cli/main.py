@@ -28,6 +28,7 @@ _COMMANDS = (
     ("customers", "gads_assets.cli.customers:customers_app", "Discover, register and list accounts."),
     ("quota", "gads_assets.cli.quota:quota", "Show how many of the day's API operations are used, and any pause."),
     ("ready", "gads_assets.cli.ready:ready", "List which customers' days are safe to read, and why not the others."),
+    ("status", "gads_assets.cli.status:status_app", "Show which partitions are current, and why not the others."),
     ("query", "gads_assets.cli.query:query", "Run a SELECT over the published tables."),
     ("reconcile", "gads_assets.cli.reconcile:reconcile", "Make what readers see agree with the ledger again."),
     ("housekeeping", "gads_assets.cli.housekeeping:housekeeping", "Remove what no run and no reader needs any more."),

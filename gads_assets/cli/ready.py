@@ -48,7 +48,7 @@ def ready(
         query = here.catalog.query(query_name)
         days = _days(query, first, last, now=datetime.now(UTC))
         known = here.customers_as(Role.CONSUMER).customers(with_closed=True)
-        _require_known(wanted, [account.customer_id for account in known])
+        require_known(wanted, [account.customer_id for account in known])
         # What a closed account published stays readable, and its days since then are not missing.
         asked = wanted or [account.customer_id for account in known if account.is_active]
         found = here.store_as(Role.CONSUMER).readiness(query_name, asked, days, source=here.catalog.source)
@@ -80,7 +80,7 @@ def _days(query: QuerySpecification, first: str | None, last: str | None, *, now
     return DayRange(first=start, last=end)
 
 
-def _require_known(wanted: list[CustomerId], known: list[CustomerId]) -> None:
+def require_known(wanted: list[CustomerId], known: list[CustomerId]) -> None:
     if not known:
         raise PartitionKeyError("no customer is registered; run `gads customers sync`")
     unknown = sorted(set(wanted) - set(known))

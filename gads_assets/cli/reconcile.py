@@ -87,7 +87,7 @@ def _run(
     from gads_assets.orchestration.resources import SparkResource  # noqa: PLC0415
     from gads_assets.orchestration.runs import step_failure  # noqa: PLC0415
 
-    definitions = code_location(here.catalog, SparkResource())
+    definitions = code_location(here.catalog, SparkResource(), status_url=here.settings.status_url)
     requests = run_requests(here.catalog, instance, purpose, marks)
     shown = track(requests, description=purpose.value, console=messages, disable=not messages.is_terminal)
     return [

@@ -36,7 +36,7 @@ def ui(port: Annotated[int, typer.Option(min=1, max=65535, help="Where the page 
     settings = read_settings(os.environ)
     require_writable(settings.home)
     require_spark(settings)
-    _require_free(port)
+    require_free(port, "make ui PORT=3001")
     requests = _stop_requests()
     with Workplace(settings) as here:
         here.catalog  # noqa: B018  a bad one is better refused here than shown as a code location that failed
@@ -149,12 +149,10 @@ def _answers(port: int) -> bool:
             return False
 
 
-def _require_free(port: int) -> None:
+def require_free(port: int, another: str) -> None:
     with closing(socket.socket()) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
         except OSError:
-            raise SetupError(
-                f"port {port} is in use; stop what uses it, or choose another: make ui PORT=3001"
-            ) from None
+            raise SetupError(f"port {port} is in use; stop what uses it, or choose another: {another}") from None

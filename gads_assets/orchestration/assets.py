@@ -23,7 +23,9 @@ from gads_assets.orchestration.workplace import Workplace
 OWNERS = ["team:ads-data"]
 
 
-def raw_asset(catalog: Catalog, specification: QuerySpecification, partitions_def: CustomerDays) -> dg.AssetsDefinition:
+def raw_asset(
+    catalog: Catalog, specification: QuerySpecification, partitions_def: CustomerDays, *, status_url: str
+) -> dg.AssetsDefinition:
     key = raw_key(catalog, specification.name)
     code_version = raw_code_version(catalog, specification)
 
@@ -37,8 +39,13 @@ def raw_asset(catalog: Catalog, specification: QuerySpecification, partitions_de
         kinds={"python", "json"},
         owners=OWNERS,
         code_version=code_version,
-        description=f"{specification.description}\n\nOne sealed extraction per customer and day, never changed after.",
-        metadata={**metadata.query_metadata(specification), **metadata.raw_columns(specification)},
+        description=f"{specification.description}\n\nOne sealed extraction per customer and day, never changed after."
+        f"\n\n{metadata.status_words(key, status_url)}",
+        metadata={
+            **metadata.query_metadata(specification),
+            **metadata.raw_columns(specification),
+            **metadata.status_link(key, status_url),
+        },
     )
     def raw(context: dg.AssetExecutionContext, workplace: WorkplaceResource) -> Iterator[dg.Output[Extraction]]:
         here = workplace.get()
@@ -64,10 +71,12 @@ def raw_asset(catalog: Catalog, specification: QuerySpecification, partitions_de
 
 
 def table_asset(
-    catalog: Catalog, specification: QuerySpecification, partitions_def: CustomerDays
+    catalog: Catalog, specification: QuerySpecification, partitions_def: CustomerDays, *, status_url: str
 ) -> dg.AssetsDefinition:
+    key = table_key(catalog, specification.name)
+
     @dg.asset(
-        key=table_key(catalog, specification.name),
+        key=key,
         deps=[raw_key(catalog, specification.name)],
         partitions_def=partitions_def,
         backfill_policy=dg.BackfillPolicy.single_run(),
@@ -77,10 +86,11 @@ def table_asset(
         owners=OWNERS,
         code_version=table_code_version(specification),
         description=f"{specification.description}\n\nWhat consumers read: exactly one accepted extraction per customer "
-        "and day, replaced whole by a pointer swap.",
+        f"and day, replaced whole by a pointer swap.\n\n{metadata.status_words(key, status_url)}",
         metadata={
             **metadata.query_metadata(specification),
             **metadata.published_columns(specification),
+            **metadata.status_link(key, status_url),
             "dagster/table_name": f"{catalog.source}.{specification.name}",  # its name in `gads query`
         },
     )

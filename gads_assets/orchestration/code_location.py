@@ -1,4 +1,4 @@
-"""Everything Dagster is told about: assets, checks, sensors, a schedule, resources, and how steps run."""
+"""Everything Dagster is told about: assets, checks, sensors, schedules, resources, and how steps run."""
 
 import dagster as dg
 
@@ -12,23 +12,30 @@ from gads_assets.orchestration.partitions import customer_days
 from gads_assets.orchestration.presence import one_process_executor
 from gads_assets.orchestration.resources import SparkResource, WorkplaceResource
 from gads_assets.orchestration.sensors import reconcile_sensor, reschedule_sensor
+from gads_assets.orchestration.status import status_asset, status_schedule
 
 
-def code_location(catalog: Catalog, spark: SparkResource) -> dg.Definitions:
+def code_location(catalog: Catalog, spark: SparkResource, *, status_url: str) -> dg.Definitions:
+    """`status_url` is where `gads status serve` is reached, for the links on Dagster's pages."""
     partitions_def = customer_days(catalog)
     queries = catalog.queries.values()
     workplace = WorkplaceResource(spark=spark)
-    by_query = [make(catalog, query, partitions_def) for query in queries for make in (raw_asset, table_asset)]
+    by_query = [
+        make(catalog, query, partitions_def, status_url=status_url)
+        for query in queries
+        for make in (raw_asset, table_asset)
+    ]
     return dg.Definitions(
         assets=[
             *by_query,
-            account_day_asset(catalog, partitions_def),
-            freshness_asset(catalog),
+            account_day_asset(catalog, partitions_def, status_url=status_url),
+            freshness_asset(catalog, status_url=status_url),
             housekeeping_asset(catalog),
+            status_asset(catalog, status_url=status_url),
         ],
         asset_checks=[validator_checks(catalog, query, partitions_def) for query in queries],
         sensors=[reschedule_sensor(catalog), reconcile_sensor(catalog), marts_sensor(catalog)],
-        schedules=[housekeeping_schedule(catalog)],
+        schedules=[housekeeping_schedule(catalog), status_schedule(catalog)],
         resources={
             "spark": spark,
             "workplace": workplace,

@@ -21,6 +21,10 @@ def housekeeping_key(catalog: Catalog) -> dg.AssetKey:
     return dg.AssetKey([catalog.source, "housekeeping"])
 
 
+def status_key(catalog: Catalog) -> dg.AssetKey:
+    return dg.AssetKey([catalog.source, "partition_status"])
+
+
 def api_pool(catalog: Catalog) -> str:
     """Whoever extracts from the source has a place in it; how many there are is how many steps extract at once."""
     return f"{catalog.source}_api"

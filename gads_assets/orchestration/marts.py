@@ -60,9 +60,11 @@ _MOST_RUNS: Final = 4
 """Unfinished at a time: one of a mart writes, and the others wait for it in places where loads could run."""
 
 
-def account_day_asset(catalog: Catalog, partitions_def: CustomerDays) -> dg.AssetsDefinition:
+def account_day_asset(catalog: Catalog, partitions_def: CustomerDays, *, status_url: str) -> dg.AssetsDefinition:
+    key = mart_key(catalog, ACCOUNT_DAY.name)
+
     @dg.asset(
-        key=mart_key(catalog, ACCOUNT_DAY.name),
+        key=key,
         deps=[table_key(catalog, name) for name in performance_queries(catalog)],
         partitions_def=partitions_def,
         backfill_policy=dg.BackfillPolicy.single_run(),
@@ -71,9 +73,9 @@ def account_day_asset(catalog: Catalog, partitions_def: CustomerDays) -> dg.Asse
         kinds={"pyspark", "deltalake"},
         owners=OWNERS,
         code_version=MART_CODE_VERSION,
-        metadata=_metadata(catalog, ACCOUNT_DAY),
+        metadata=_metadata(catalog, ACCOUNT_DAY, status_url),
         description="What each query counted of an account's day, in the account's currency: a row for each that is "
-        "published, with the run that it is of.",
+        f"published, with the run that it is of.\n\n{metadata.status_words(key, status_url)}",
     )
     def account_day(context: dg.AssetExecutionContext, workplace: WorkplaceResource) -> Iterator[dg.Output[Refreshed]]:
         keys = partition_keys(context.partition_keys, source=catalog.source, query_name=ACCOUNT_DAY.name)
@@ -89,11 +91,12 @@ def account_day_asset(catalog: Catalog, partitions_def: CustomerDays) -> dg.Asse
     return account_day
 
 
-def freshness_asset(catalog: Catalog) -> dg.AssetsDefinition:
+def freshness_asset(catalog: Catalog, *, status_url: str) -> dg.AssetsDefinition:
+    key = mart_key(catalog, FRESHNESS.name)
     by_customer = dg.MultiToSingleDimensionPartitionMapping(CUSTOMER_DIMENSION)
 
     @dg.asset(
-        key=mart_key(catalog, FRESHNESS.name),
+        key=key,
         deps=[dg.AssetDep(table_key(catalog, name), partition_mapping=by_customer) for name in catalog.queries],
         partitions_def=dg.DynamicPartitionsDefinition(name=CUSTOMERS),
         backfill_policy=dg.BackfillPolicy.single_run(),
@@ -102,9 +105,9 @@ def freshness_asset(catalog: Catalog) -> dg.AssetsDefinition:
         kinds={"pyspark", "deltalake"},
         owners=OWNERS,
         code_version=MART_CODE_VERSION,
-        metadata=_metadata(catalog, FRESHNESS),
+        metadata=_metadata(catalog, FRESHNESS, status_url),
         description="Of each customer and query: which days are published, which are missing between them, and when "
-        "what is shown was loaded.",
+        f"what is shown was loaded.\n\n{metadata.status_words(key, status_url)}",
     )
     def freshness(context: dg.AssetExecutionContext, workplace: WorkplaceResource) -> dg.Output[Refreshed]:
         customers = [CustomerId(customer) for customer in context.partition_keys]
@@ -181,9 +184,10 @@ def marts_sensor(catalog: Catalog) -> dg.SensorDefinition:
     return marts
 
 
-def _metadata(catalog: Catalog, mart: Mart) -> dict[str, object]:
+def _metadata(catalog: Catalog, mart: Mart, status_url: str) -> dict[str, object]:
     return {
         **metadata.mart_columns(mart),
+        **metadata.status_link(mart_key(catalog, mart.name), status_url),
         "dagster/table_name": f"{catalog.source}_marts.{mart.name}",  # its name in `gads query`
     }
 

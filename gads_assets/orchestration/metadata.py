@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
 from typing import Final
+from urllib.parse import urlencode
 
 import dagster as dg
 import pyarrow as pa
@@ -27,6 +28,19 @@ _KEY_DESCRIPTIONS: Final = {
     "run_id": "the extraction that the row came from",
     "schema_version": "the version of the columns that it was extracted under",
 }
+
+
+def status_words(key: dg.AssetKey, status_url: str) -> str:
+    """For a description, which Dagster shows as Markdown."""
+    return f"[Which partitions are current, and why not the others]({_status_page(key, status_url)})"
+
+
+def status_link(key: dg.AssetKey, status_url: str) -> Metadata:
+    return {"status_page": dg.MetadataValue.url(_status_page(key, status_url))}
+
+
+def _status_page(key: dg.AssetKey, status_url: str) -> str:
+    return f"{status_url}/?{urlencode({'asset': key.to_user_string()})}"
 
 
 def query_metadata(specification: QuerySpecification) -> Metadata:

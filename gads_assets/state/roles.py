@@ -42,6 +42,7 @@ _ACCOUNT: Final = (
     *("status", "closed_at", "closed_reason"),
 )
 _PAUSE: Final = ("paused_until", "reason")
+_CURSOR: Final = ("folded_until", "horizon", "horizon_at", "last_change")
 _FOLDED: Final = (
     *("last_materialization_run_id", "last_materialization_at", "last_materialization_code_version", "content_at"),
     *("last_attempt_run_id", "last_attempt_at", "last_attempt_outcome", "stale_since", "stale_reason_code"),
@@ -96,7 +97,7 @@ GRANTS: Final[Mapping[Role, Mapping[str, Privileges]]] = {
     },
     Role.REPORTER: {
         "folded_status": _privileges("SELECT", "INSERT", update=_FOLDED),
-        "status_cursor": _privileges("SELECT", "INSERT", update=("folded_until", "horizon", "horizon_at")),
+        "status_cursor": _privileges("SELECT", "INSERT", update=_CURSOR),
         "asset_code": _privileges("SELECT", "INSERT", update=("code_version", "since")),
         "partition_status": _READ,
         "partition_state": _READ,

@@ -358,7 +358,7 @@ folded_status = Table(
 )
 
 # All up to `folded_until` is folded for good. After it there may be numbers of events that are still being written;
-# once `horizon_at` is long past, none is left up to `horizon`.
+# once `horizon_at` is long past, none is left up to `horizon`. `last_change` is the newest `row_version`.
 status_cursor = Table(
     "status_cursor",
     metadata,
@@ -366,6 +366,7 @@ status_cursor = Table(
     Column("folded_until", BigInteger, nullable=False),
     Column("horizon", BigInteger),
     Column("horizon_at", DateTime(timezone=True)),
+    Column("last_change", Text),
     PrimaryKeyConstraint("tenant_id", "workspace_id"),
     _check("folded_until", "folded_until >= 0"),
     _check("horizon", "num_nonnulls(horizon, horizon_at) IN (0, 2) AND (horizon IS NULL OR horizon > folded_until)"),

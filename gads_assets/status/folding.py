@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
 
@@ -42,10 +42,13 @@ _LOCK = text("""
 
 _MOVE = text("""
     UPDATE status_cursor SET folded_until = :folded_until, horizon = :horizon,
+        last_change = coalesce(:row_version, last_change),
         horizon_at = CASE WHEN CAST(:horizon AS bigint) IS NULL THEN NULL
             WHEN horizon = :horizon THEN horizon_at ELSE statement_timestamp() END
     WHERE (tenant_id, workspace_id) = (:tenant_id, :workspace_id)
 """)
+
+_VERSION = text("SELECT last_change FROM status_cursor WHERE (tenant_id, workspace_id) = (:tenant_id, :workspace_id)")
 
 # The log is another than the one that was folded: what its events said stays, and any event of the new one is newer.
 _BEGIN_ANEW = text("""
@@ -114,6 +117,15 @@ class Progress:
     partitions: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class Cursor:
+    """All up to `folded_until` is folded for good; nothing more can come up to `horizon` once it is settled."""
+
+    folded_until: int
+    horizon: int | None = None
+    is_settled: bool | None = field(default=None, compare=False)
+
+
 class Folder:
     """Folds a log into the rows of a workspace. Whoever comes while another folds waits for it, and goes on from there.
 
@@ -130,37 +142,42 @@ class Folder:
 
     def fold(self, log: EventLog, *, progress: Callable[[int, int], None] | None = None) -> Progress:
         """`progress` hears how many numbers of how many were looked at."""
+        row_version = str(ULID())
         with self._folding() as (connection, cursor):
             self._see_code(connection)
             start, highest = cursor.folded_until, log.highest()
             if highest < start:
                 connection.execute(_BEGIN_ANEW, self._whose)
                 start = 0
+            # Asked before they are read: what came in between would pass for read.
+            moved = move_cursor(cursor, start, highest, is_whole=log.is_whole(start, highest))
             seen = changed = 0
             for after in range(start, highest, _AT_ONCE):
                 events = log.between(after, min(after + _AT_ONCE, highest))
-                seen += len(events.planned) + len(events.materialized) + len(events.ended)
                 known = self._known(connection, places_touched(events, self._downstream))
                 news = fold(events, known, self._downstream)
-                self._save(connection, news)
+                self._save(connection, news, row_version)
+                seen += len(events.planned) + len(events.materialized) + len(events.ended)
                 changed += len(news)
                 if progress:
                     progress(min(after + _AT_ONCE, highest) - start, highest - start)
-            self._move(connection, cursor, start, highest, is_whole=log.is_whole(start, highest))
+            if changed or moved != cursor:
+                now = {"folded_until": moved.folded_until, "horizon": moved.horizon}
+                connection.execute(_MOVE, {**self._whose, **now, "row_version": row_version if changed else None})
         return Progress(events=seen, partitions=changed)
 
+    def version(self) -> str:
+        """Of the rows: another as soon as a fold has changed any of them."""
+        with transaction(self._engine) as connection:
+            return connection.execute(_VERSION, self._whose).scalar() or ""
+
     @contextmanager
-    def _folding(self) -> Iterator[tuple[Connection, "_Cursor"]]:
+    def _folding(self) -> Iterator[tuple[Connection, Cursor]]:
         with transaction(self._engine) as connection:
             connection.execute(_OPEN, self._whose)
         with transaction(self._engine) as connection:
             row = connection.execute(_LOCK, {**self._whose, "longest_insert": _LONGEST_INSERT}).one()
-            yield connection, _Cursor(folded_until=row.folded_until, horizon=row.horizon, is_settled=row.is_settled)
-
-    def _move(self, connection: Connection, cursor: "_Cursor", start: int, highest: int, *, is_whole: bool) -> None:
-        moved = move_cursor(cursor, start, highest, is_whole=is_whole)
-        if (moved.folded_until, moved.horizon) != (cursor.folded_until, cursor.horizon):
-            connection.execute(_MOVE, {**self._whose, "folded_until": moved.folded_until, "horizon": moved.horizon})
+            yield connection, Cursor(folded_until=row.folded_until, horizon=row.horizon, is_settled=row.is_settled)
 
     def _see_code(self, connection: Connection) -> None:
         """From when on partitions that were made by another version are stale."""
@@ -173,33 +190,26 @@ class Folder:
         rows = connection.execute(_KNOWN, {**self._whose, "places": asked})
         return {Place(row.asset_key, row.partition_key): _from_row(row) for row in rows}
 
-    def _save(self, connection: Connection, news: Mapping[Place, Folded]) -> None:
+    def _save(self, connection: Connection, news: Mapping[Place, Folded], row_version: str) -> None:
         if news:
             rows = rows_json(_row(place, folded) for place, folded in news.items())
-            connection.execute(_SAVE, {**self._whose, "rows": rows, "row_version": str(ULID())})
+            connection.execute(_SAVE, {**self._whose, "rows": rows, "row_version": row_version})
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Cursor:
-    folded_until: int
-    horizon: int | None
-    is_settled: bool | None = None
-
-
-def move_cursor(cursor: _Cursor, start: int, highest: int, *, is_whole: bool) -> _Cursor:
+def move_cursor(cursor: Cursor, start: int, highest: int, *, is_whole: bool) -> Cursor:
     """Where the next fold starts, once all from `start` to `highest` is folded.
 
     Where a number was missing, `highest` is remembered as a horizon; all up to it that ever comes has come once it is
     settled.
     """
     if is_whole:
-        return _Cursor(folded_until=highest, horizon=None)
+        return Cursor(folded_until=highest, horizon=None)
     horizon = cursor.horizon if cursor.horizon and start < cursor.horizon <= highest else None
     if horizon is None:
-        return _Cursor(folded_until=start, horizon=highest)
+        return Cursor(folded_until=start, horizon=highest)
     if not cursor.is_settled:
-        return _Cursor(folded_until=start, horizon=horizon)
-    return _Cursor(folded_until=horizon, horizon=highest if highest > horizon else None)
+        return Cursor(folded_until=start, horizon=horizon)
+    return Cursor(folded_until=horizon, horizon=highest if highest > horizon else None)
 
 
 def _from_row(row: Row[Any]) -> Folded:

@@ -18,5 +18,10 @@ class WarehouseLayout:
         """Beside the folder of the queries, which a catalog names as it likes."""
         return f"{self.root.rstrip('/')}/{self.source}_marts/{name}"
 
+    @property
+    def partition_status(self) -> str:
+        """Beside the folder of the queries too."""
+        return f"{self.root.rstrip('/')}/{self.source}_status/partition_status.parquet"
+
     def _query(self, query_name: str) -> str:
         return f"{self.root.rstrip('/')}/{self.source}/{query_name}"

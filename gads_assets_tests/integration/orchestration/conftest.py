@@ -14,7 +14,7 @@ from gads_assets.orchestration.customers import dagster_instance, register_accou
 from gads_assets.orchestration.workplace import Workplace
 from gads_assets.settings import read_settings
 from gads_assets_tests.agencies import enabled_accounts
-from gads_assets_tests.worlds import RAW, VERDICT, SharedSpark, World
+from gads_assets_tests.worlds import RAW, STATUS_URL, VERDICT, SharedSpark, World
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def make_world(
             dg.define_asset_job("bounds_alone", selection=dg.AssetSelection.checks(dg.AssetCheckKey(RAW, "bounds"))),
         ]
         definitions = dg.Definitions.merge(
-            code_location(load_catalog(), SharedSpark()), dg.Definitions(assets=list(extra_assets), jobs=alone)
+            code_location(load_catalog(), SharedSpark(), status_url=STATUS_URL), dg.Definitions(assets=list(extra_assets), jobs=alone)
         )
         return World(here=here, instance=instance, definitions=definitions)
 

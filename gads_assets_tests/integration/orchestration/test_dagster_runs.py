@@ -26,6 +26,7 @@ from gads_assets_tests.worlds import (
     BERLIN,
     NEW_YORK,
     RAW,
+    STATUS_URL,
     TABLE,
     TOKYO,
     VERDICT,
@@ -381,7 +382,7 @@ def test_a_newer_run_is_published_although_a_withdrawal_was_killed_half_way(make
 
 def test_a_downstream_asset_gets_the_published_rows_of_its_partition_only(make_world: Callable[..., World]) -> None:
     received: list[list[dict[str, object]]] = []
-    code = code_location(load_catalog(), SharedSpark())
+    code = code_location(load_catalog(), SharedSpark(), status_url=STATUS_URL)
     partitions_def = code.resolve_asset_graph().get(TABLE).partitions_def
 
     @dg.asset(partitions_def=partitions_def, ins={"campaigns": dg.AssetIn(TABLE)})

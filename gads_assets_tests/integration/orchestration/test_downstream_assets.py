@@ -12,7 +12,7 @@ from gads_assets.domain.keys import StageId
 from gads_assets.orchestration.code_location import code_location
 from gads_assets.warehouse.pointers import append_pointers
 from gads_assets.warehouse.publishing import current_state
-from gads_assets_tests.worlds import BERLIN, NEW_YORK, TABLE, TOKYO, SharedSpark, World, key, step_failure
+from gads_assets_tests.worlds import BERLIN, NEW_YORK, STATUS_URL, TABLE, TOKYO, SharedSpark, World, key, step_failure
 
 pytestmark = pytest.mark.filterwarnings("ignore::dagster.BetaWarning", "ignore::dagster.PreviewWarning")
 
@@ -21,7 +21,7 @@ def test_a_downstream_asset_gets_exactly_the_published_rows_of_its_range_and_fai
     make_world: Callable[..., World],
 ) -> None:
     received: list[list[dict[str, object]]] = []
-    partitions_def = code_location(load_catalog(), SharedSpark()).resolve_asset_graph().get(TABLE).partitions_def
+    partitions_def = code_location(load_catalog(), SharedSpark(), status_url=STATUS_URL).resolve_asset_graph().get(TABLE).partitions_def
 
     @dg.asset(
         partitions_def=partitions_def,

@@ -1,0 +1,34 @@
+"""The page as one file: what the server would answer, taken at a moment and put inside."""
+
+from pathlib import Path
+from typing import Final
+
+from gads_assets.errors import WarehouseError
+from gads_assets.status.board import StatusBoard
+from gads_assets.status.deriving import Selection
+from gads_assets.status.rendering import render_page
+
+_MOST_IN_FULL: Final = 200
+"""Partitions of an asset that are put inside with all that is known of them; each takes a few questions."""
+
+
+def write_page(target: Path, board: StatusBoard, selection: Selection) -> int:
+    """Returns the file's bytes. Of partitions that need somebody's eye, the details are inside."""
+    shown = [asset for asset in selection.assets if asset.has_days]
+    data = {
+        "overview": board.overview(),
+        "matrices": {
+            asset.asset_key: board.matrix(asset.asset_key, selection.first, selection.last) for asset in shown
+        },
+        "partitions": {
+            asset.asset_key: board.remarkable(asset.asset_key, selection, limit=_MOST_IN_FULL) for asset in shown
+        },
+    }
+    document = render_page(data).html.encode()
+    try:
+        target.write_bytes(document)
+    except OSError as error:
+        raise WarehouseError(
+            f"{target} cannot be written ({error.strerror or error}); name a file in a folder of yours"
+        ) from error
+    return len(document)
