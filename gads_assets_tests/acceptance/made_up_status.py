@@ -82,8 +82,12 @@ class MadeUpStatus:
             ("google_ads/marts/account_day", "mart"),
         ]
         return {
-            **{"tenant_id": "default", "workspace_id": "default", "source": "google_ads", "version": self.version()},
-            **{"generated_at": "2026-11-17T18:00:00+00:00", "dagster_url": "http://127.0.0.1:3000"},
+            "tenant_id": "default",
+            "workspace_id": "default",
+            "source": "google_ads",
+            "version": self.version(),
+            "generated_at": "2026-11-17T18:00:00+00:00",
+            "dagster_url": "http://127.0.0.1:3000",
             "assets": [*(self._asset(key, kind) for key, kind in assets), self._freshness()],
         }
 
@@ -95,7 +99,10 @@ class MadeUpStatus:
         first = max(first or last - timedelta(days=_SHOWN_DAYS - 1), self.first_day)
         days = [first + timedelta(days=number) for number in range((last - first).days + 1)]
         return {
-            **{"asset_key": asset_key, "from": str(first), "to": str(last), "version": f"v{self._changes}"},
+            "asset_key": asset_key,
+            "from": str(first),
+            "to": str(last),
+            "version": f"v{self._changes}",
             "generated_at": "2026-11-17T18:00:00+00:00",
             "legend": {
                 letter: {"display": look[0], "stale_reason": look[1], "last_attempt": look[2]}
@@ -103,7 +110,9 @@ class MadeUpStatus:
             },
             "rows": [
                 {
-                    **{"customer_id": customer_id, "name": name, "is_active": number % 7 != 4},
+                    "customer_id": customer_id,
+                    "name": name,
+                    "is_active": number % 7 != 4,
                     "cells": "".join(self._letter(asset_key, customer_id, day) for day in days),
                 }
                 for number, (customer_id, name) in enumerate(self.customers.items())
@@ -123,8 +132,11 @@ class MadeUpStatus:
         at = [(day_after + timedelta(hours=hours)).isoformat() for hours in (5, 29, 30, 31, 77)]
         failed = attempt == "FAILED"
         return {
-            **{"asset_key": asset_key, "partition_key": partition_key, "customer_id": key.customer_id},
-            **{"customer_name": self.customers[key.customer_id], "logical_date": str(key.logical_date)},
+            "asset_key": asset_key,
+            "partition_key": partition_key,
+            "customer_id": key.customer_id,
+            "customer_name": self.customers[key.customer_id],
+            "logical_date": str(key.logical_date),
             "display": display,
             "last_materialization": made and {"run_id": made, "at": at[0], "code_version": "campaign/1+6f2c"},
             "last_attempt": attempt and {"run_id": OTHER_RUN if failed else RUN, "at": at[1], "outcome": attempt},
@@ -143,8 +155,14 @@ class MadeUpStatus:
             "current_code_version": "campaign/1+9ab0" if reason == "CODE_CHANGED" else "campaign/1+6f2c",
             "state": made
             and {
-                **{"status": "success", "current_run_id": made, "version": 3, "attempt_count": 4, "record_count": 1482},
-                **{"schema_version": 1, "error_message": None, "updated_at": at[0]},
+                "status": "success",
+                "current_run_id": made,
+                "version": 3,
+                "attempt_count": 4,
+                "record_count": 1482,
+                "schema_version": 1,
+                "error_message": None,
+                "updated_at": at[0],
             },
             "pointer": made
             and {"run_id": made, "status": "success", "state_version": 3, "record_count": 1482, "loaded_at": at[0]},
@@ -160,11 +178,17 @@ class MadeUpStatus:
             ],
             "runs": [
                 {
-                    **{"run_id": DAGSTER_RUN, "status": "FAILURE" if failed else "SUCCESS", "started_at": at[0]},
-                    **{"ended_at": at[1], "url": f"http://127.0.0.1:3000/runs/{DAGSTER_RUN}"},
+                    "run_id": DAGSTER_RUN,
+                    "status": "FAILURE" if failed else "SUCCESS",
+                    "started_at": at[0],
+                    "ended_at": at[1],
+                    "url": f"http://127.0.0.1:3000/runs/{DAGSTER_RUN}",
                 },
                 {
-                    **{"run_id": "00000000-hostile", "status": "SUCCESS", "started_at": at[0], "ended_at": at[0]},
+                    "run_id": "00000000-hostile",
+                    "status": "SUCCESS",
+                    "started_at": at[0],
+                    "ended_at": at[0],
                     "url": "javascript:alert(1)",
                 },
             ]
@@ -186,8 +210,13 @@ class MadeUpStatus:
                 looks[usual_look(list(self.customers).index(customer_id), day)] -= 1
                 looks[look] += 1
         return {
-            **{"asset_key": key, "title": key.removeprefix("google_ads/"), "kind": kind, "has_days": True},
-            **{"first_day": str(self.first_day), "last_day": str(LAST_DAY), "partitions": looks.total()},
+            "asset_key": key,
+            "title": key.removeprefix("google_ads/"),
+            "kind": kind,
+            "has_days": True,
+            "first_day": str(self.first_day),
+            "last_day": str(LAST_DAY),
+            "partitions": looks.total(),
             "counts": {
                 display: sum(number for look, number in looks.items() if look[0] == display)
                 for display in ("Materialized", "Stale", "MaterializedButLastAttemptFailed", "NeverMaterialized")
@@ -202,16 +231,18 @@ class MadeUpStatus:
 
     def _freshness(self) -> dict[str, Any]:
         return {
-            **{
-                "asset_key": "google_ads/marts/freshness",
-                "title": "marts/freshness",
-                "kind": "mart",
-                "has_days": False,
-            },
-            **{"first_day": None, "last_day": None, "partitions": len(self.customers)},
+            "asset_key": "google_ads/marts/freshness",
+            "title": "marts/freshness",
+            "kind": "mart",
+            "has_days": False,
+            "first_day": None,
+            "last_day": None,
+            "partitions": len(self.customers),
             "counts": {
-                **{"Materialized": len(self.customers) - 1, "Stale": 1},
-                **{"MaterializedButLastAttemptFailed": 0, "NeverMaterialized": 0},
+                "Materialized": len(self.customers) - 1,
+                "Stale": 1,
+                "MaterializedButLastAttemptFailed": 0,
+                "NeverMaterialized": 0,
             },
             "flags": {"stale": 1, "last_attempt_failed": 0, "last_attempt_cancelled": 0, "overdue": 0},
         }
@@ -219,7 +250,8 @@ class MadeUpStatus:
     def _failed_attempt(self, at: str) -> dict[str, Any]:
         return {
             **_attempt("extraction", at, OTHER_RUN, "failed"),
-            **{"error_class": "quota", "error_message": f"the quota is exhausted for {HOSTILE}; waiting 3600 s"},
+            "error_class": "quota",
+            "error_message": f"the quota is exhausted for {HOSTILE}; waiting 3600 s",
         }
 
     def _answer_trouble(self) -> None:
@@ -254,6 +286,11 @@ def _name(number: int) -> str:
 
 def _attempt(kind: str, at: str, run_id: str, outcome: str) -> dict[str, Any]:
     return {
-        **{"kind": kind, "at": at, "run_id": run_id, "dagster_run_id": DAGSTER_RUN, "outcome": outcome},
-        **{"error_class": None, "error_message": None},
+        "kind": kind,
+        "at": at,
+        "run_id": run_id,
+        "dagster_run_id": DAGSTER_RUN,
+        "outcome": outcome,
+        "error_class": None,
+        "error_message": None,
     }
