@@ -5,6 +5,7 @@ import threading
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
+from functools import cache, cached_property
 from itertools import product
 from typing import Any
 
@@ -19,6 +20,12 @@ RUN, OTHER_RUN, DAGSTER_RUN = (
     "5f0c7a3e-1b2d-4c5e-9f80-112233445566",
 )
 _SHOWN_DAYS = 90
+ASSETS = (
+    ("google_ads/raw/campaign", "raw"),
+    ("google_ads/marts/account_day", "mart"),
+    ("google_ads/campaign", "table"),
+    ("google_ads/ad_group", "table"),
+)
 
 Look = tuple[str, str | None, str | None]
 """display, stale_reason, last_attempt"""
@@ -59,7 +66,6 @@ class MadeUpStatus:
     """What differs from `usual_look`, by asset, customer and day."""
 
     trouble: GadsError | None = None
-    version_calls: int = 0
     _changes: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -69,18 +75,11 @@ class MadeUpStatus:
             self._changes += 1
 
     def version(self) -> str:
-        self.version_calls += 1
         self._answer_trouble()
         return f"v{self._changes}"
 
     def overview(self) -> dict[str, Any]:
         self._answer_trouble()
-        assets = [
-            ("google_ads/campaign", "table"),
-            ("google_ads/ad_group", "table"),
-            ("google_ads/raw/campaign", "raw"),
-            ("google_ads/marts/account_day", "mart"),
-        ]
         return {
             "tenant_id": "default",
             "workspace_id": "default",
@@ -88,12 +87,12 @@ class MadeUpStatus:
             "version": self.version(),
             "generated_at": "2026-11-17T18:00:00+00:00",
             "dagster_url": "http://127.0.0.1:3000",
-            "assets": [*(self._asset(key, kind) for key, kind in assets), self._freshness()],
+            "assets": [*(self._asset(key, kind) for key, kind in ASSETS), self._freshness()],
         }
 
     def matrix(self, asset_key: str, first: date | None, last: date | None) -> dict[str, Any]:
         self._answer_trouble()
-        if asset_key not in {asset["asset_key"] for asset in self.overview()["assets"]}:
+        if asset_key not in dict(ASSETS):
             raise CatalogError(f"asset {asset_key!r} is not in the catalog; the overview lists those that are")
         last = min(last or LAST_DAY + timedelta(days=1), LAST_DAY + timedelta(days=1))
         first = max(first or last - timedelta(days=_SHOWN_DAYS - 1), self.first_day)
@@ -196,18 +195,21 @@ class MadeUpStatus:
             else [],
         }
 
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {customer_id: number for number, customer_id in enumerate(self.customers)}
+
     def look(self, asset_key: str, customer_id: str, day: date) -> Look:
-        return self.looks.get((asset_key, customer_id, day)) or usual_look(list(self.customers).index(customer_id), day)
+        return self.looks.get((asset_key, customer_id, day)) or usual_look(self._numbers[customer_id], day)
 
     def _letter(self, asset_key: str, customer_id: str, day: date) -> str:
         return "-" if day > LAST_DAY else _LETTERS[self.look(asset_key, customer_id, day)]
 
     def _asset(self, key: str, kind: str) -> dict[str, Any]:
-        days = [self.first_day + timedelta(days=number) for number in range((LAST_DAY - self.first_day).days + 1)]
-        looks = Counter(usual_look(number, day) for number, day in product(range(len(self.customers)), days))
-        for (asset_key, customer_id, day), look in self.looks.items():
+        looks = _usual_counts(len(self.customers), self.first_day).copy()
+        for (asset_key, customer_id, day), look in list(self.looks.items()):
             if asset_key == key:
-                looks[usual_look(list(self.customers).index(customer_id), day)] -= 1
+                looks[usual_look(self._numbers[customer_id], day)] -= 1
                 looks[look] += 1
         return {
             "asset_key": key,
@@ -276,6 +278,12 @@ def usual_look(customer: int, day: date) -> Look:
     if (age * 31 + customer * 17) % 97 == 0:
         return FAILED_AND_STALE if age % 2 else FAILED
     return FRESH
+
+
+@cache
+def _usual_counts(customers: int, first_day: date) -> Counter[Look]:
+    days = [first_day + timedelta(days=number) for number in range((LAST_DAY - first_day).days + 1)]
+    return Counter(usual_look(number, day) for number, day in product(range(customers), days))
 
 
 def _name(number: int) -> str:
