@@ -1,0 +1,687 @@
+"""A person looks at the status page: finds a partition, asks why, and sees it change under their eyes."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from datetime import timedelta
+from functools import partial
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from gads_assets.errors import DatabaseUnavailableError
+from gads_assets.status.rendering import render_page
+from gads_assets_tests.acceptance import made_up_status as made_up
+from gads_assets_tests.acceptance.browser import open_browser
+from gads_assets_tests.acceptance.made_up_status import HOSTILE, LAST_DAY, MadeUpStatus, made_up_status
+from gads_assets_tests.status_servers import ServedStatus, serve_status
+
+BAKERY, CYCLES, DENTAL, CAFE, GARDEN, HOSTILE_ID = list(made_up_status(6).customers)
+DAY, DAY_BEFORE, TWO_BEFORE = (LAST_DAY - timedelta(days=days) for days in range(3))
+EVERY_LOOK = {
+    made_up.FRESH: "materialized",
+    made_up.UPSTREAM_CHANGED: "stale: upstream changed",
+    made_up.LATE: "stale: not renewed in time",
+    made_up.CODE_CHANGED_CANCELLED: "stale: code changed, last attempt cancelled",
+    made_up.FAILED: "materialized, last attempt failed",
+    made_up.FAILED_AND_STALE: "materialized, last attempt failed, stale: upstream changed",
+    made_up.CANCELLED: "materialized, last attempt cancelled",
+    made_up.NEVER: "never materialized",
+    made_up.NEVER_FAILED: "never materialized, last attempt failed",
+    made_up.OVERDUE: "never materialized, overdue",
+    made_up.OVERDUE_FAILED: "never materialized, overdue, last attempt failed",
+}
+MANY_CUSTOMERS, MANY_DAYS = 200, 400
+
+OpenPage = Callable[..., AbstractContextManager[Page]]
+
+
+@pytest.fixture
+def source() -> MadeUpStatus:
+    """Twelve customers. The first has every look there is, newest day first; the rest of the newest days is fresh."""
+    source = made_up_status(12)
+    for customer_id in source.customers:
+        for age in range(40):
+            source.change(customer_id, LAST_DAY - timedelta(days=age), made_up.FRESH)
+    for age, look in enumerate(EVERY_LOOK):
+        source.change(BAKERY, LAST_DAY - timedelta(days=age), look)
+    return source
+
+
+@pytest.fixture
+def server(source: MadeUpStatus) -> Iterator[ServedStatus]:
+    with serve_status(source) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with open_browser() as browser:
+        yield browser
+
+
+@pytest.fixture
+def status_page(browser: Browser, server: ServedStatus, tmp_path: Path) -> OpenPage:
+    return partial(open_status, browser, server.address, tmp_path)
+
+
+@contextmanager
+def open_status(
+    browser: Browser,
+    address: str,
+    pictures: Path,
+    path: str = "/",
+    *,
+    width: int = 1400,
+    height: int = 900,
+    **options: Any,
+) -> Iterator[Page]:
+    """The page with its matrix. Whatever its script or its policy complains about fails the test."""
+    context = browser.new_context(
+        **{"base_url": address, "viewport": {"width": width, "height": height}, "locale": "en-US", "timezone_id": "UTC"}
+        | options
+    )
+    context.set_default_timeout(15_000)
+    page = context.new_page()
+    complaints: list[str] = []
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("dialog", lambda dialog: complaints.append(f"a dialog says {dialog.message}"))
+    page.on("console", lambda said: complaints.append(said.text) if "Security Policy" in said.text else None)
+    try:
+        page.goto(path)
+        page.locator("#empty, #problem, [role=gridcell]").locator("visible=true").first.wait_for()
+        yield page
+        assert not complaints
+    except Exception as error:
+        picture = pictures / "page.png"
+        page.screenshot(path=picture)
+        error.add_note(f"the page {page.url} then looked like {picture}; it complained of {complaints}")
+        raise
+    finally:
+        context.close()
+
+
+def cell(page: Page, name: str, day: object) -> Locator:
+    return page.locator(f"[role=gridcell][aria-label^={json.dumps(f'{name}, {day}, ')}]")
+
+
+def status_box(page: Page, title: str) -> Locator:
+    return page.get_by_role("checkbox", name=title)
+
+
+def focused_name(page: Page) -> str:
+    return str(page.evaluate("document.activeElement.getAttribute('aria-label') ?? document.activeElement.id"))
+
+
+def customers_shown(page: Page) -> list[str]:
+    return page.locator("[role=rowheader] .customer").all_inner_texts()
+
+
+# The matrix
+
+
+def test_each_cell_says_its_customer_its_day_and_how_it_stands(status_page: OpenPage) -> None:
+    with status_page() as page:
+        grid = page.get_by_role("grid", name="campaign")
+        expect(grid).to_have_attribute("aria-rowcount", "13")
+        expect(grid).to_have_attribute("aria-colcount", "91")
+        for age, words in enumerate(EVERY_LOOK.values()):
+            day = LAST_DAY - timedelta(days=age)
+            found = cell(page, "Harbor Street Bakery", day)
+            expect(found).to_have_attribute("aria-label", f"Harbor Street Bakery, {day}, {words}")
+            expect(found).to_have_attribute("aria-colindex", str(90 - age))
+            expect(found.locator("xpath=..")).to_have_attribute("aria-rowindex", "2")
+        not_open = cell(page, "Harbor Street Bakery", LAST_DAY + timedelta(days=1))
+        expect(not_open).to_have_attribute("aria-label", re.compile("no partition$"))
+
+
+def test_cells_are_read_in_the_order_of_the_days_after_any_scrolling(status_page: OpenPage) -> None:
+    with status_page() as page:
+        for left in (0, 700, 650, 2000, 300):
+            page.locator("#scroller").evaluate("(scroller, left) => { scroller.scrollLeft = left; }", left)
+            page.wait_for_timeout(100)
+            columns = (
+                page.locator("[role=row]")
+                .nth(2)
+                .locator("[role=gridcell]")
+                .evaluate_all("cells => cells.map(cell => Number(cell.getAttribute('aria-colindex')))")
+            )
+            assert columns == list(range(columns[0], columns[0] + len(columns)))
+            assert columns[0] <= left / 24 + 2 <= columns[-1]
+
+
+def test_every_look_has_a_drawing_of_its_own(status_page: OpenPage) -> None:
+    drawing = """cell => {
+      const { backgroundColor, backgroundImage, boxShadow } = getComputedStyle(cell);
+      return [backgroundColor, backgroundImage, boxShadow].join(" / ");
+    }"""
+    words_alike = {made_up.LATE, made_up.UPSTREAM_CHANGED}  # both stale: the words say why
+    with status_page() as page:
+        drawings = {
+            look: cell(page, "Harbor Street Bakery", LAST_DAY - timedelta(days=age)).evaluate(drawing)
+            for age, look in enumerate(EVERY_LOOK)
+        }
+        for (look, drawn), (other, also_drawn) in combinations(drawings.items(), 2):
+            assert (drawn == also_drawn) is ({look, other} == words_alike), (look, other)
+        legend = page.get_by_role("list").filter(has_text="the data is there and up to date")
+        expect(legend.get_by_role("listitem")).to_have_count(8)
+
+
+def test_the_page_opens_at_the_newest_days_and_keeps_names_and_days_in_sight(status_page: OpenPage) -> None:
+    with status_page(height=700) as page:
+        expect(cell(page, "Harbor Street Bakery", DAY)).to_be_in_viewport()
+        page.locator("#scroller").evaluate("scroller => { scroller.scrollLeft = 0; scroller.scrollTop = 60; }")
+        expect(page.get_by_role("columnheader", name=str(LAST_DAY + timedelta(days=1 - 89)))).to_be_in_viewport()
+        expect(page.get_by_role("rowheader", name="Blue Fern Garden Centre").first).to_be_in_viewport()
+        expect(page.locator(".month span").first).to_have_text("August 2026")
+
+
+def test_the_counts_are_those_of_the_whole_query(status_page: OpenPage, source: MadeUpStatus) -> None:
+    [campaign] = [asset for asset in source.overview()["assets"] if asset["asset_key"] == "google_ads/campaign"]
+    with status_page() as page:
+        for status, number in campaign["counts"].items():
+            tile = page.locator(".tile").filter(has=page.locator(f"input[value={status}]"))
+            expect(tile.locator(".count")).to_have_text(f"{number:,}")
+        expect(page.locator("#flags")).to_contain_text(f"{campaign['flags']['overdue']} overdue")
+        expect(page.locator("#whole")).to_contain_text("marts/freshness")
+        expect(page.locator("#whole")).to_contain_text("11 materialized")
+
+
+def test_queries_are_offered_tables_first_and_only_those_with_days(status_page: OpenPage) -> None:
+    with status_page() as page:
+        offered = page.get_by_label("Query").locator("option").all_inner_texts()
+        assert offered == ["campaign", "ad_group", "raw/campaign", "marts/account_day"]
+
+
+def test_names_are_shown_as_text_whatever_they_are(status_page: OpenPage) -> None:
+    with status_page() as page:
+        assert HOSTILE in customers_shown(page)
+        page.locator(f"[role=gridcell][aria-label*='onerror=alert(1)'][aria-label*=' {DAY}, ']").click()
+        expect(page.get_by_role("dialog")).to_contain_text("<img src=x onerror=alert(1)>")
+        assert page.locator("img").count() == 0
+
+
+# The drawer
+
+
+def test_the_drawer_says_what_it_means_first_and_then_why(status_page: OpenPage) -> None:
+    day = LAST_DAY - timedelta(days=list(EVERY_LOOK).index(made_up.FAILED_AND_STALE))
+    with status_page() as page:
+        cell(page, "Harbor Street Bakery", day).click()
+        drawer = page.get_by_role("dialog", name=f"Harbor Street Bakery, {day}")
+        expect(drawer.locator(".verdict")).to_have_text("Shown data is good but stale; the last attempt failed")
+        expect(drawer).to_contain_text("Upstream changed since")
+        expect(drawer).to_contain_text("raw/campaign was extracted again after it was loaded.")
+        expect(drawer).to_contain_text("the account's quota comes back then")
+        expect(drawer.get_by_role("row", name="Run").get_by_text(made_up.RUN)).to_have_count(3)
+        expect(drawer).to_contain_text("All three name the same run.")
+        expect(drawer.locator(".attempts > li")).to_have_count(3)
+        expect(drawer.locator(".attempts > li").first).to_contain_text(f"quota: the quota is exhausted for {HOSTILE}")
+
+
+@pytest.mark.parametrize(
+    ("look", "verdict"),
+    [
+        (made_up.FRESH, "Shown data is good and up to date"),
+        (made_up.CODE_CHANGED_CANCELLED, "Shown data is good but stale; the last attempt was cancelled"),
+        (made_up.FAILED, "Shown data is good; the last attempt failed"),
+        (made_up.NEVER, "No data yet"),
+        (made_up.OVERDUE_FAILED, "No data, and its deadline has passed; the last attempt failed"),
+    ],
+)
+def test_the_drawer_has_a_sentence_for_every_status(status_page: OpenPage, look: made_up.Look, verdict: str) -> None:
+    day = LAST_DAY - timedelta(days=list(EVERY_LOOK).index(look))
+    with status_page(f"/#partition={BAKERY}|{day}") as page:
+        expect(page.get_by_role("dialog").locator(".verdict")).to_have_text(verdict)
+
+
+def test_runs_lead_to_dagster_and_nowhere_else(status_page: OpenPage) -> None:
+    with status_page(f"/#partition={BAKERY}|{DAY}") as page:
+        runs = page.get_by_role("dialog").locator(".runs")
+        link = runs.get_by_role("link")
+        expect(link).to_have_count(1)
+        expect(link).to_have_attribute("href", f"http://127.0.0.1:3000/runs/{made_up.DAGSTER_RUN}")
+        expect(link).to_have_attribute("rel", "noopener noreferrer")
+        expect(runs).to_contain_text("00000000")
+
+
+def test_the_drawer_takes_the_keyboard_and_gives_it_back(status_page: OpenPage) -> None:
+    with status_page() as page:
+        cell(page, "Alpine Cycle Works", DAY_BEFORE).click()
+        drawer = page.get_by_role("dialog")
+        expect(drawer.get_by_role("heading", level=2)).to_be_focused()
+        assert f"partition={CYCLES}%7C{DAY_BEFORE}" in page.url
+        page.keyboard.press("Tab")
+        expect(drawer.get_by_role("button", name="Close")).to_be_focused()
+        page.keyboard.press("Escape")
+        expect(drawer).to_be_hidden()
+        expect(cell(page, "Alpine Cycle Works", DAY_BEFORE)).to_be_focused()
+        assert "partition" not in page.url
+
+
+def test_times_are_the_readers_with_utc_beside_them(status_page: OpenPage) -> None:
+    with status_page(f"/#partition={BAKERY}|{DAY}", timezone_id="America/New_York") as page:
+        made = page.get_by_role("dialog").locator("dd time").first
+        expect(made).to_have_text("Nov 17, 2026, 12:00 AM EST")
+        expect(made).to_have_attribute("title", "2026-11-17 05:00:00 UTC")
+        expect(page.get_by_role("columnheader", name=str(DAY))).to_be_attached()
+
+
+def test_a_partition_that_cannot_be_read_says_why_and_can_be_tried_again(
+    status_page: OpenPage, source: MadeUpStatus
+) -> None:
+    with status_page() as page:
+        source.trouble = DatabaseUnavailableError("no server answers on port 5432; start it with gads db start")
+        cell(page, "Alpine Cycle Works", DAY).click()
+        drawer = page.get_by_role("dialog")
+        expect(drawer.get_by_role("alert")).to_contain_text("start it with gads db start")
+        source.trouble = None
+        drawer.get_by_role("button", name="Try again").click()
+        expect(drawer.locator(".verdict")).to_have_text("Shown data is good and up to date")
+
+
+# Filters
+
+
+def test_another_query_is_chosen_and_survives_a_reload(status_page: OpenPage, source: MadeUpStatus) -> None:
+    source.change(BAKERY, DAY, made_up.OVERDUE, "google_ads/ad_group")
+    with status_page() as page:
+        page.get_by_label("Query").select_option("ad_group")
+        expect(page.get_by_role("grid", name="ad_group")).to_be_visible()
+        expect(cell(page, "Harbor Street Bakery", DAY)).to_have_attribute("aria-label", re.compile("overdue$"))
+        page.reload()
+        expect(page.get_by_label("Query")).to_have_value("google_ads/ad_group")
+        expect(page.get_by_role("grid", name="ad_group")).to_be_visible()
+
+
+@pytest.mark.parametrize(
+    ("typed", "found"),
+    [("bakery", 2), ("CAFE ZUR", 2), ("214-555-0101", 1), ("2145550101", 1), ("<img", 1), ("nobody", 0)],
+)
+def test_customers_are_found_by_name_or_id(status_page: OpenPage, typed: str, found: int) -> None:
+    with status_page() as page:
+        page.get_by_role("searchbox").fill(typed)
+        if found:
+            expect(page.locator("[role=rowheader]")).to_have_count(found)
+        else:
+            page.locator("#empty").get_by_role("button", name="Clear filters").click()
+            expect(page.locator("[role=rowheader]")).to_have_count(12)
+            assert "customer" not in page.url
+
+
+def test_first_and_last_day_bound_the_matrix(status_page: OpenPage) -> None:
+    with status_page() as page:
+        page.get_by_label("First day").fill("2026-11-01")
+        expect(page.get_by_role("grid")).to_have_attribute("aria-colcount", "18")
+        page.get_by_label("Last day").fill("2026-11-10")
+        expect(page.get_by_role("grid")).to_have_attribute("aria-colcount", "11")
+        assert "from=2026-11-01&to=2026-11-10" in page.url
+        page.reload()
+        expect(page.get_by_role("grid")).to_have_attribute("aria-colcount", "11")
+        page.get_by_label("Last day").fill("2026-10-01")
+        expect(page.locator("#empty")).to_contain_text("The first day, 2026-11-01, is after the last day, 2026-10-01.")
+        page.get_by_role("button", name="All", exact=True).click()
+        expect(page.get_by_role("grid")).to_have_attribute("aria-colcount", "401")
+
+
+def test_a_status_keeps_the_customers_that_have_it_and_dims_the_rest_of_their_days(status_page: OpenPage) -> None:
+    with status_page("/#from=2026-11-01") as page:
+        status_box(page, "Last attempt failed").check()
+        expect(page.locator("[role=rowheader]")).to_have_count(1)
+        expect(page.locator("#shown")).to_have_text("1 of 12 customers × 17 days")
+        bright = page.locator("[role=gridcell]:not(.is-dimmed)")
+        expect(bright).to_have_count(2)
+        status_box(page, "Never materialized").check()
+        expect(bright).to_have_count(6)
+        assert "status=MaterializedButLastAttemptFailed%2CNeverMaterialized" in page.url
+        page.reload()
+        expect(status_box(page, "Never materialized")).to_be_checked()
+        expect(bright).to_have_count(6)
+        page.get_by_role("button", name="Clear filters").click()
+        expect(page.locator("[role=rowheader]")).to_have_count(12)
+        expect(status_box(page, "Never materialized")).not_to_be_checked()
+        expect(page.locator(".is-dimmed")).to_have_count(0)
+        expect(page.get_by_role("button", name="Clear filters")).to_be_disabled()
+
+
+def test_a_link_shows_the_view_of_its_sender(status_page: OpenPage) -> None:
+    filters = "asset=google_ads%2Fcampaign&customer=bakery&from=2026-11-01&to=2026-11-16&status=Stale"
+    link = f"/#{filters}&partition={BAKERY}|{DAY_BEFORE}"
+    with status_page(link) as page:
+        expect(page.get_by_role("dialog")).to_contain_text("Shown data is good but stale")
+        page.keyboard.press("Escape")
+        assert customers_shown(page) == ["Harbor Street Bakery"]
+        expect(cell(page, "Harbor Street Bakery", DAY_BEFORE)).to_be_focused()
+
+
+# The keyboard
+
+
+def test_the_matrix_is_walked_with_the_keyboard_alone(status_page: OpenPage) -> None:
+    first_day = LAST_DAY + timedelta(days=1 - 89)
+    last_day = LAST_DAY + timedelta(days=1)
+    last_customer = made_up_status(12).customers
+    steps = [
+        ("ArrowLeft", "Harbor Street Bakery", DAY),
+        ("ArrowDown", "Alpine Cycle Works", DAY),
+        ("ArrowRight", "Alpine Cycle Works", last_day),
+        ("ArrowRight", "Alpine Cycle Works", last_day),
+        ("Home", "Alpine Cycle Works", first_day),
+        ("ArrowLeft", "Alpine Cycle Works", first_day),
+        ("ArrowUp", "Harbor Street Bakery", first_day),
+        ("Control+End", list(last_customer.values())[-1], last_day),
+        ("Control+Home", "Harbor Street Bakery", first_day),
+        ("PageDown", list(last_customer.values())[-1], first_day),
+        ("PageUp", "Harbor Street Bakery", first_day),
+        ("End", "Harbor Street Bakery", last_day),
+    ]
+    with status_page() as page:
+        cell(page, "Harbor Street Bakery", last_day).focus()
+        for key, name, day in steps:
+            page.keyboard.press(key)
+            assert focused_name(page).startswith(f"{name}, {day}, "), key
+            expect(page.locator("[role=gridcell][tabindex='0']")).to_have_count(1)
+            expect(page.locator(":focus")).to_be_in_viewport(ratio=0.9)
+            expect(page.locator("#readout")).to_contain_text(f"{name}, {day}, ")
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("dialog")).to_be_hidden()  # that day is not open yet
+        for key in ("Enter", " "):
+            page.keyboard.press("ArrowLeft")
+            page.keyboard.press(key)
+            expect(page.get_by_role("dialog")).to_be_visible()
+            page.keyboard.press("Escape")
+
+
+def test_tab_reaches_the_matrix_once_and_slash_the_search(status_page: OpenPage) -> None:
+    with status_page() as page:
+        status_box(page, "Never materialized").focus()
+        page.keyboard.press("Tab")
+        assert focused_name(page).startswith("Harbor Street Bakery, ")
+        page.keyboard.press("/")
+        expect(page.get_by_role("searchbox")).to_be_focused()
+        page.keyboard.type("a/b")
+        expect(page.get_by_role("searchbox")).to_have_value("a/b")
+
+
+def test_scrolling_away_does_not_lose_the_readers_place(status_page: OpenPage) -> None:
+    with status_page() as page:
+        cell(page, "Alpine Cycle Works", DAY).focus()
+        page.locator("#scroller").evaluate("scroller => { scroller.scrollLeft = 0; }")
+        expect(page.locator("#grid")).to_be_focused()
+        page.keyboard.press("ArrowLeft")
+        assert focused_name(page).startswith(f"Alpine Cycle Works, {DAY_BEFORE}, ")
+        expect(page.locator(":focus")).to_be_in_viewport()
+
+
+# Live
+
+
+def test_a_change_arrives_without_taking_the_readers_place(status_page: OpenPage, source: MadeUpStatus) -> None:
+    changed_day = LAST_DAY - timedelta(days=65)
+    with status_page() as page:
+        expect(page.locator("#live")).to_have_text("Live")
+        place = "() => [scroller.scrollLeft, scroller.scrollTop]"
+        page.locator("#scroller").evaluate("scroller => { scroller.scrollLeft = 400; }")
+        page.wait_for_timeout(100)
+        cell(page, "Meridian Dental Group", changed_day).focus()
+        before = page.evaluate(place)
+        source.change(DENTAL, changed_day, made_up.FAILED)
+        source.change(GARDEN, changed_day, made_up.UPSTREAM_CHANGED)
+        expect(page.get_by_role("status")).to_contain_text("2 cells changed")
+        expect(cell(page, "Meridian Dental Group", changed_day)).to_have_attribute(
+            "aria-label", re.compile("last attempt failed$")
+        )
+        expect(cell(page, "Meridian Dental Group", changed_day)).to_be_focused()
+        assert page.evaluate(place) == before
+        expect(page.locator(".is-changed")).to_have_count(2)
+        expect(page.locator(".is-changed")).to_have_count(0)
+
+
+def test_an_open_drawer_follows_the_change(status_page: OpenPage, source: MadeUpStatus) -> None:
+    with status_page(f"/#partition={CYCLES}|{DAY}") as page:
+        verdict = page.get_by_role("dialog").locator(".verdict")
+        expect(verdict).to_have_text("Shown data is good and up to date")
+        link = page.get_by_role("dialog").locator(".runs").get_by_role("link")
+        link.focus()
+        source.change(CYCLES, DAY, made_up.UPSTREAM_CHANGED)
+        expect(verdict).to_have_text("Shown data is good but stale")
+        expect(link).to_be_focused()
+
+
+def test_a_server_that_went_away_is_noticed_and_found_again(
+    status_page: OpenPage, server: ServedStatus, source: MadeUpStatus
+) -> None:
+    with status_page() as page:
+        expect(page.locator("#live")).to_have_text("Live")
+        server.stop()
+        expect(page.locator("#live")).to_have_text("Reconnecting")
+        expect(cell(page, "Alpine Cycle Works", DAY)).to_be_visible()
+        source.change(CYCLES, DAY, made_up.FAILED)
+        server.start()
+        expect(page.locator("#live")).to_have_text("Live")
+        expect(cell(page, "Alpine Cycle Works", DAY)).to_have_attribute(
+            "aria-label", re.compile("last attempt failed$")
+        )
+
+
+def test_trouble_with_the_database_is_told_and_what_was_read_stays(status_page: OpenPage, source: MadeUpStatus) -> None:
+    with status_page() as page:
+        source.trouble = DatabaseUnavailableError("no server answers on port 5432")
+        expect(page.locator("#live")).to_have_text("No news: the database does not answer")
+        expect(page.locator("#live")).to_have_attribute("title", "no server answers on port 5432")
+        expect(cell(page, "Alpine Cycle Works", DAY)).to_be_visible()
+        source.trouble = None
+        expect(page.locator("#live")).to_have_text("Live")
+
+
+def test_a_page_opened_in_trouble_says_so_and_recovers(status_page: OpenPage, source: MadeUpStatus) -> None:
+    source.trouble = DatabaseUnavailableError("no server answers on port 5432; start it with gads db start")
+    with status_page() as page:
+        problem = page.get_by_role("alert")
+        expect(problem).to_contain_text("The status could not be read.")
+        expect(problem).to_contain_text("start it with gads db start")
+        source.trouble = None
+        problem.get_by_role("button", name="Try again").click()
+        expect(cell(page, "Alpine Cycle Works", DAY)).to_be_visible()
+        expect(problem).to_be_hidden()
+
+
+# Size
+
+
+def test_eighty_thousand_cells_are_shown_by_a_few_thousand_elements(
+    browser: Browser, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = made_up_status(MANY_CUSTOMERS)
+    last_name = list(source.customers.values())[-1]
+    first_day = LAST_DAY - timedelta(days=MANY_DAYS - 1)
+    source.change(list(source.customers)[-1], first_day, made_up.OVERDUE_FAILED)
+    with (
+        serve_status(source) as server,
+        open_status(browser, server.address, tmp_path, f"/#from={first_day}&to={LAST_DAY}") as page,
+    ):
+        grid = page.get_by_role("grid")
+        expect(grid).to_have_attribute("aria-rowcount", str(MANY_CUSTOMERS + 1))
+        expect(grid).to_have_attribute("aria-colcount", str(MANY_DAYS + 1))
+        page.wait_for_function("performance.getEntriesByName('matrix-shown').length")
+        shown = page.evaluate("performance.getEntriesByName('matrix-shown')[0].startTime")
+        frames = page.evaluate(SCROLLING)
+        with capsys.disabled():
+            print(  # noqa: T201
+                f"\n{MANY_CUSTOMERS} × {MANY_DAYS} cells shown {shown:.0f} ms after the navigation began; "
+                f"frames while scrolling: median {frames[len(frames) // 2]:.0f} ms, longest {frames[-1]:.0f} ms"
+            )
+        page.locator("#scroller").evaluate("scroller => { scroller.scrollTop = 1e6; scroller.scrollLeft = 0; }")
+        expect(cell(page, last_name, first_day)).to_be_in_viewport(ratio=0.9)
+        expect(cell(page, last_name, first_day)).to_have_attribute(
+            "aria-label", f"{last_name}, {first_day}, never materialized, overdue, last attempt failed"
+        )
+        assert page.locator("[role=gridcell]").count() < 3_000
+
+
+SCROLLING = """async () => {
+  const scroller = document.getElementById("scroller");
+  const frames = [];
+  let before = performance.now();
+  for (let step = 0; step < 90; step += 1) {
+    scroller.scrollLeft -= 83;
+    scroller.scrollTop += 41;
+    const now = await new Promise(requestAnimationFrame);
+    frames.push(now - before);
+    before = now;
+  }
+  return frames.sort((a, b) => a - b);
+}"""
+
+
+# Looks
+
+
+@pytest.mark.parametrize("width", [360, 768])
+def test_a_narrow_screen_never_scrolls_sideways(status_page: OpenPage, width: int) -> None:
+    with status_page(width=width, height=740, has_touch=True, is_mobile=True) as page:
+        overflow = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        assert page.evaluate(overflow) == 0
+        found = cell(page, "Alpine Cycle Works", DAY)
+        found.scroll_into_view_if_needed()
+        box = found.bounding_box()
+        assert box
+        assert min(box["width"], box["height"]) >= 32
+        found.tap()
+        drawer = page.get_by_role("dialog")
+        expect(drawer.locator(".verdict")).to_be_visible()
+        assert page.evaluate(overflow) == 0
+        assert drawer.evaluate("drawer => drawer.scrollWidth - drawer.clientWidth") == 0
+        if width < 700:
+            assert drawer.evaluate("drawer => drawer.getBoundingClientRect().width") == width
+
+
+CONTRASTS = """() => {
+  const probe = document.createElement("div");
+  document.body.append(probe);
+  const canvas = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
+  const luminance = (name) => {
+    probe.style.color = `var(--${name})`;
+    canvas.fillStyle = getComputedStyle(probe).color;
+    canvas.fillRect(0, 0, 1, 1);
+    const [r, g, b] = [...canvas.getImageData(0, 0, 1, 1).data].map((part) => part / 255)
+      .map((part) => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  return (ink, ground) => {
+    const [dark, light] = [luminance(ink), luminance(ground)].sort((a, b) => a - b);
+    return (light + 0.05) / (dark + 0.05);
+  };
+}"""
+TEXTS = [
+    *((ink, ground) for ink in ("text", "quiet", "link") for ground in ("page", "surface", "raised")),
+    *(("failed-ink", "failed"), ("materialized-ink", "surface")),
+]
+GLYPHS = [
+    ("materialized-ink", "materialized"),
+    *((ink, "stale") for ink in ("stale-ink", "failed-mark", "text")),
+    *((ink, "failed") for ink in ("failed-ink", "stale-on-failed")),
+    *((ink, "surface") for ink in ("never-ink", "overdue-ink", "failed-mark", "failed", "edge", "focus")),
+    *((ink, "materialized") for ink in ("text", "failed-mark", "stale-ink")),
+]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_texts_and_glyphs_stand_out_in_both_schemes(status_page: OpenPage, scheme: str) -> None:
+    with status_page(color_scheme=scheme) as page:
+        red = page.evaluate("parseInt(getComputedStyle(document.documentElement).backgroundColor.slice(4))")
+        assert (red > 200) is (scheme == "light")
+        for pairs, least in ((TEXTS, 4.5), (GLYPHS, 3.0)):
+            for ink, ground in pairs:
+                contrast = page.evaluate(f"([ink, ground]) => ({CONTRASTS})()(ink, ground)", [ink, ground])
+                assert contrast >= least, (ink, ground, contrast)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("deficiency", ["protanopia", "deuteranopia", "tritanopia", "achromatopsia"])
+def test_fills_differ_for_every_kind_of_eye(status_page: OpenPage, scheme: str, deficiency: str) -> None:
+    with status_page(color_scheme=scheme) as page:
+        page.context.new_cdp_session(page).send("Emulation.setEmulatedVisionDeficiency", {"type": deficiency})
+        fills = {
+            look: _corner_colour(page, page.locator(f".legend .{look}").first)
+            for look in ("s-materialized", "s-stale", "s-failed", "s-never")
+        }
+        for (look, colour), (other, other_colour) in combinations(fills.items(), 2):
+            distance = sum((a - b) ** 2 for a, b in zip(colour, other_colour, strict=True)) ** 0.5
+            assert distance > 25, (look, other, fills)
+
+
+def _corner_colour(page: Page, sample: Locator) -> list[int]:
+    """The fill, inside the left edge, where no glyph and no mark is, as the screen shows it."""
+    box = sample.bounding_box()
+    assert box
+    picture = page.screenshot(clip={"x": box["x"] + 4, "y": box["y"] + box["height"] / 2, "width": 1, "height": 1})
+    colour: list[int] = page.evaluate(
+        """async (bytes) => {
+          const image = await createImageBitmap(new Blob([new Uint8Array(bytes)], { type: "image/png" }));
+          const canvas = new OffscreenCanvas(1, 1).getContext("2d");
+          canvas.drawImage(image, 0, 0);
+          return [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3);
+        }""",
+        list(picture),
+    )
+    return colour
+
+
+def test_nothing_moves_for_who_asked_for_stillness(status_page: OpenPage, source: MadeUpStatus) -> None:
+    with status_page(reduced_motion="reduce") as page:
+        source.change(CYCLES, DAY, made_up.FAILED)
+        expect(page.locator(".is-changed")).to_have_count(1)
+        assert page.locator(".is-changed").evaluate("cell => cell.getAnimations().length") == 0
+
+
+def test_system_colours_keep_the_shapes(status_page: OpenPage) -> None:
+    with status_page(forced_colors="active") as page:
+        drawn = {
+            look: page.locator(f".legend .{look}").first.evaluate("cell => getComputedStyle(cell).backgroundImage")
+            for look in ("s-materialized", "s-stale", "s-failed", "s-never", "s-overdue")
+        }
+        assert len(set(drawn.values())) == len(drawn)
+        assert not [look for look, images in drawn.items() if "gradient" not in images]
+
+
+# The file
+
+
+def test_a_file_shows_the_same_and_asks_nobody(browser: Browser, source: MadeUpStatus, tmp_path: Path) -> None:
+    asset = "google_ads/campaign"
+    known = f"{BAKERY}|{DAY_BEFORE}"
+    document, _ = render_page(
+        {
+            "overview": source.overview(),
+            "matrices": {asset: source.matrix(asset, None, None)},
+            "partitions": {asset: {known: source.partition(asset, known)}},
+        }
+    )
+    file = tmp_path / "status.html"
+    file.write_text(document, encoding="utf-8")
+    asked: list[str] = []
+    with open_status(browser, "http://127.0.0.1:9", tmp_path, f"{file.as_uri()}#customer=bakery") as page:
+        page.on("request", lambda request: asked.append(request.url))
+        expect(page.locator("#live")).to_have_text("Saved file")
+        expect(page.locator("[role=rowheader]")).to_have_count(2)
+        cell(page, "Harbor Street Bakery", DAY_BEFORE).click()
+        drawer = page.get_by_role("dialog")
+        expect(drawer.locator(".verdict")).to_have_text("Shown data is good but stale")
+        page.keyboard.press("Escape")
+        cell(page, "Harbor Street Bakery", TWO_BEFORE).click()
+        expect(drawer.locator(".verdict")).to_have_text("Stale: not renewed in time")
+        expect(drawer).to_contain_text("on the served page")
+        page.keyboard.press("Escape")
+        page.get_by_label("First day").fill("2026-11-10")
+        expect(page.get_by_role("grid")).to_have_attribute("aria-colcount", "9")
+        expect(cell(page, "Harbor Street Bakery", TWO_BEFORE)).to_have_attribute(
+            "aria-label", re.compile("not renewed")
+        )
+        page.get_by_label("Query").select_option("ad_group")
+        expect(page.get_by_role("alert")).to_contain_text("This file holds no days of google_ads/ad_group")
+        assert asked == []
