@@ -80,7 +80,7 @@ class MadeLog:
 
     def _entry(self, run_id: str, event: DagsterEvent, at: datetime | None) -> EventLogEntry:
         moment = at or self._start + timedelta(seconds=next(self._seconds))
-        return EventLogEntry(
+        return EventLogEntry(  # type: ignore[no-untyped-call]
             error_info=None,
             level=10,
             user_message="",

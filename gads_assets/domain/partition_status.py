@@ -5,7 +5,7 @@ went, and every one counts. So a retry that fails, or is cancelled, never hides 
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
@@ -49,46 +49,8 @@ class DisplayStatus(StrEnum):
     """There is data, and it is current."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class PartitionStatusRow:
-    """A row of partition_status.parquet: exactly ADR-026's columns, in their order."""
-
-    tenant_id: str
-    workspace_id: str
-    asset_key: str
-    partition_key: str
-    last_materialization_run_id: str | None = None
-    last_materialization_at: datetime | None = None
-    last_materialization_code_version: str | None = None
-    last_attempt_run_id: str | None = None
-    last_attempt_at: datetime | None = None
-    last_attempt_outcome: Outcome | None = None
-    stale_since: datetime | None = None
-    stale_reason_code: StaleReason | None = None
-    partition_values: Mapping[str, str] = field(default_factory=dict)
-    row_version: str
-
-
-def display_status(
-    *,
-    last_materialization_at: datetime | None,
-    last_attempt_outcome: Outcome | None,
-    last_attempt_at: datetime | None,
-    stale_since: datetime | None,
-) -> DisplayStatus:
-    """As ADR-026 has it."""
-    return display_of(
-        is_materialized=last_materialization_at is not None,
-        has_failed_since=last_attempt_outcome is Outcome.FAILED
-        and last_attempt_at is not None
-        and last_materialization_at is not None
-        and last_attempt_at > last_materialization_at,
-        is_stale=stale_since is not None,
-    )
-
-
 def display_of(*, is_materialized: bool, has_failed_since: bool, is_stale: bool) -> DisplayStatus:
-    """A failure is shown before staleness. Neither hides the other, since both stand beside the status."""
+    """As ADR-026 has it: a failure is shown before staleness. Neither hides the other, since both stand beside it."""
     if not is_materialized:
         return DisplayStatus.NEVER_MATERIALIZED
     if has_failed_since:

@@ -207,7 +207,7 @@ class DemoDrill:
     def __init__(self, folder: Path, *, kills: int, seed: int) -> None:
         self._folder = folder
         self._wanted = kills
-        self._chance = random.Random(seed)  # noqa: S311  chosen moments, no secret
+        self._chance = random.Random(seed)
         self.damage = Damage()
         self.kills = 0
         self.reads = 0

@@ -94,7 +94,7 @@ class PublishingDrill:
     ) -> None:
         self._root = root
         self._extent = extent
-        self._chance = random.Random(seed)  # noqa: S311  chosen moments, no secret
+        self._chance = random.Random(seed)
         self._site: Site = make_site(root, database_url, session)
         self._elsewhere = LoaderProcess(root, database_url)
         self._partitions = extent.partitions

@@ -37,7 +37,8 @@ def make_world(
             dg.define_asset_job("bounds_alone", selection=dg.AssetSelection.checks(dg.AssetCheckKey(RAW, "bounds"))),
         ]
         definitions = dg.Definitions.merge(
-            code_location(load_catalog(), SharedSpark(), status_url=STATUS_URL), dg.Definitions(assets=list(extra_assets), jobs=alone)
+            code_location(load_catalog(), SharedSpark(), status_url=STATUS_URL),
+            dg.Definitions(assets=list(extra_assets), jobs=alone),
         )
         return World(here=here, instance=instance, definitions=definitions)
 

@@ -21,7 +21,12 @@ def test_a_downstream_asset_gets_exactly_the_published_rows_of_its_range_and_fai
     make_world: Callable[..., World],
 ) -> None:
     received: list[list[dict[str, object]]] = []
-    partitions_def = code_location(load_catalog(), SharedSpark(), status_url=STATUS_URL).resolve_asset_graph().get(TABLE).partitions_def
+    partitions_def = (
+        code_location(load_catalog(), SharedSpark(), status_url=STATUS_URL)
+        .resolve_asset_graph()
+        .get(TABLE)
+        .partitions_def
+    )
 
     @dg.asset(
         partitions_def=partitions_def,
