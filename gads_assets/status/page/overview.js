@@ -78,7 +78,7 @@ function flagWords(flags) {
     [flags.last_attempt_cancelled, "with a cancelled last attempt"],
     [flags.overdue, "overdue"],
   ];
-  const told = words.filter(([number_]) => number_).map(([number_, what]) => `${NUMBERS.format(number_)} ${what}`);
+  const told = words.filter(([count]) => count).map(([count, what]) => `${NUMBERS.format(count)} ${what}`);
   return told.length ? `Of all days, whatever their status: ${told.join(", ")}.` : "";
 }
 
