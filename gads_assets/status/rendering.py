@@ -11,7 +11,10 @@ from typing import Final, NamedTuple
 
 _FOLDER: Final = Path(__file__).with_name("page")
 # In the order in which the browser needs them: each uses what the ones before it declare.
-_SCRIPTS: Final = ("words.js", "address.js", "sources.js", "grid.js", "partition.js", "page.js")
+_SCRIPTS: Final = (
+    *("words.js", "address.js", "sources.js", "live.js", "matrices.js"),
+    *("strips.js", "grid.js", "partition.js", "drawer.js", "overview.js", "page.js"),
+)
 # No text of ours or of an advertiser may end the element that holds it, nor start another.
 _ESCAPES: Final = str.maketrans({character: f"\\u{ord(character):04x}" for character in "<>&\u2028\u2029"})
 

@@ -1,125 +1,30 @@
 """A person looks at the status page: finds a partition, asks why, and sees it change under their eyes."""
 
-import json
 import re
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
-from functools import partial
 from itertools import combinations
-from pathlib import Path
-from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import expect
 
 from gads_assets.errors import DatabaseUnavailableError
-from gads_assets.status.rendering import render_page
 from gads_assets_tests.acceptance import made_up_status as made_up
-from gads_assets_tests.acceptance.browser import open_browser
 from gads_assets_tests.acceptance.made_up_status import HOSTILE, LAST_DAY, MadeUpStatus, made_up_status
-from gads_assets_tests.status_servers import ServedStatus, serve_status
-
-BAKERY, CYCLES, DENTAL, CAFE, GARDEN, HOSTILE_ID = list(made_up_status(6).customers)
-DAY, DAY_BEFORE, TWO_BEFORE = (LAST_DAY - timedelta(days=days) for days in range(3))
-EVERY_LOOK = {
-    made_up.FRESH: "materialized",
-    made_up.UPSTREAM_CHANGED: "stale: upstream changed",
-    made_up.LATE: "stale: not renewed in time",
-    made_up.CODE_CHANGED_CANCELLED: "stale: code changed, last attempt cancelled",
-    made_up.FAILED: "materialized, last attempt failed",
-    made_up.FAILED_AND_STALE: "materialized, last attempt failed, stale: upstream changed",
-    made_up.CANCELLED: "materialized, last attempt cancelled",
-    made_up.NEVER: "never materialized",
-    made_up.NEVER_FAILED: "never materialized, last attempt failed",
-    made_up.OVERDUE: "never materialized, overdue",
-    made_up.OVERDUE_FAILED: "never materialized, overdue, last attempt failed",
-}
-MANY_CUSTOMERS, MANY_DAYS = 200, 400
-
-OpenPage = Callable[..., AbstractContextManager[Page]]
-
-
-@pytest.fixture
-def source() -> MadeUpStatus:
-    """Twelve customers. The first has every look there is, newest day first; the rest of the newest days is fresh."""
-    source = made_up_status(12)
-    for customer_id in source.customers:
-        for age in range(40):
-            source.change(customer_id, LAST_DAY - timedelta(days=age), made_up.FRESH)
-    for age, look in enumerate(EVERY_LOOK):
-        source.change(BAKERY, LAST_DAY - timedelta(days=age), look)
-    return source
-
-
-@pytest.fixture
-def server(source: MadeUpStatus) -> Iterator[ServedStatus]:
-    with serve_status(source) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with open_browser() as browser:
-        yield browser
-
-
-@pytest.fixture
-def status_page(browser: Browser, server: ServedStatus, tmp_path: Path) -> OpenPage:
-    return partial(open_status, browser, server.address, tmp_path)
-
-
-@contextmanager
-def open_status(
-    browser: Browser,
-    address: str,
-    pictures: Path,
-    path: str = "/",
-    *,
-    width: int = 1400,
-    height: int = 900,
-    **options: Any,
-) -> Iterator[Page]:
-    """The page with its matrix. Whatever its script or its policy complains about fails the test."""
-    context = browser.new_context(
-        **{"base_url": address, "viewport": {"width": width, "height": height}, "locale": "en-US", "timezone_id": "UTC"}
-        | options
-    )
-    context.set_default_timeout(15_000)
-    page = context.new_page()
-    complaints: list[str] = []
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("dialog", lambda dialog: complaints.append(f"a dialog says {dialog.message}"))
-    page.on("console", lambda said: complaints.append(said.text) if "Security Policy" in said.text else None)
-    try:
-        page.goto(path)
-        page.locator("#empty, #problem, [role=gridcell]").locator("visible=true").first.wait_for()
-        yield page
-        assert not complaints
-    except Exception as error:
-        picture = pictures / "page.png"
-        page.screenshot(path=picture)
-        error.add_note(f"the page {page.url} then looked like {picture}; it complained of {complaints}")
-        raise
-    finally:
-        context.close()
-
-
-def cell(page: Page, name: str, day: object) -> Locator:
-    return page.locator(f"[role=gridcell][aria-label^={json.dumps(f'{name}, {day}, ')}]")
-
-
-def status_box(page: Page, title: str) -> Locator:
-    return page.get_by_role("checkbox", name=title)
-
-
-def focused_name(page: Page) -> str:
-    return str(page.evaluate("document.activeElement.getAttribute('aria-label') ?? document.activeElement.id"))
-
-
-def customers_shown(page: Page) -> list[str]:
-    return page.locator("[role=rowheader] .customer").all_inner_texts()
-
+from gads_assets_tests.acceptance.status_page import (
+    BAKERY,
+    CYCLES,
+    DAY,
+    DAY_BEFORE,
+    DENTAL,
+    EVERY_LOOK,
+    GARDEN,
+    OpenPage,
+    cell,
+    customers_shown,
+    focused_name,
+    status_box,
+)
+from gads_assets_tests.status_servers import ServedStatus
 
 # The matrix
 
@@ -180,8 +85,8 @@ def test_the_page_opens_at_the_newest_days_and_keeps_names_and_days_in_sight(sta
         expect(page.locator(".month span").first).to_have_text("August 2026")
 
 
-def test_the_counts_are_those_of_the_whole_query(status_page: OpenPage, source: MadeUpStatus) -> None:
-    [campaign] = [asset for asset in source.overview()["assets"] if asset["asset_key"] == "google_ads/campaign"]
+def test_the_counts_are_those_of_the_whole_query(status_page: OpenPage, statuses: MadeUpStatus) -> None:
+    [campaign] = [asset for asset in statuses.overview()["assets"] if asset["asset_key"] == "google_ads/campaign"]
     with status_page() as page:
         for status, number in campaign["counts"].items():
             tile = page.locator(".tile").filter(has=page.locator(f"input[value={status}]"))
@@ -272,14 +177,14 @@ def test_times_are_the_readers_with_utc_beside_them(status_page: OpenPage) -> No
 
 
 def test_a_partition_that_cannot_be_read_says_why_and_can_be_tried_again(
-    status_page: OpenPage, source: MadeUpStatus
+    status_page: OpenPage, statuses: MadeUpStatus
 ) -> None:
     with status_page() as page:
-        source.trouble = DatabaseUnavailableError("no server answers on port 5432; start it with gads db start")
+        statuses.trouble = DatabaseUnavailableError("no server answers on port 5432; start it with gads db start")
         cell(page, "Alpine Cycle Works", DAY).click()
         drawer = page.get_by_role("dialog")
         expect(drawer.get_by_role("alert")).to_contain_text("start it with gads db start")
-        source.trouble = None
+        statuses.trouble = None
         drawer.get_by_role("button", name="Try again").click()
         expect(drawer.locator(".verdict")).to_have_text("Shown data is good and up to date")
 
@@ -287,8 +192,8 @@ def test_a_partition_that_cannot_be_read_says_why_and_can_be_tried_again(
 # Filters
 
 
-def test_another_query_is_chosen_and_survives_a_reload(status_page: OpenPage, source: MadeUpStatus) -> None:
-    source.change(BAKERY, DAY, made_up.OVERDUE, "google_ads/ad_group")
+def test_another_query_is_chosen_and_survives_a_reload(status_page: OpenPage, statuses: MadeUpStatus) -> None:
+    statuses.change(BAKERY, DAY, made_up.OVERDUE, "google_ads/ad_group")
     with status_page() as page:
         page.get_by_label("Query").select_option("ad_group")
         expect(page.get_by_role("grid", name="ad_group")).to_be_visible()
@@ -420,7 +325,7 @@ def test_scrolling_away_does_not_lose_the_readers_place(status_page: OpenPage) -
 # Live
 
 
-def test_a_change_arrives_without_taking_the_readers_place(status_page: OpenPage, source: MadeUpStatus) -> None:
+def test_a_change_arrives_without_taking_the_readers_place(status_page: OpenPage, statuses: MadeUpStatus) -> None:
     changed_day = LAST_DAY - timedelta(days=65)
     with status_page() as page:
         expect(page.locator("#live")).to_have_text("Live")
@@ -429,8 +334,8 @@ def test_a_change_arrives_without_taking_the_readers_place(status_page: OpenPage
         page.wait_for_timeout(100)
         cell(page, "Meridian Dental Group", changed_day).focus()
         before = page.evaluate(place)
-        source.change(DENTAL, changed_day, made_up.FAILED)
-        source.change(GARDEN, changed_day, made_up.UPSTREAM_CHANGED)
+        statuses.change(DENTAL, changed_day, made_up.FAILED)
+        statuses.change(GARDEN, changed_day, made_up.UPSTREAM_CHANGED)
         expect(page.get_by_role("status")).to_contain_text("2 cells changed")
         expect(cell(page, "Meridian Dental Group", changed_day)).to_have_attribute(
             "aria-label", re.compile("last attempt failed$")
@@ -441,247 +346,73 @@ def test_a_change_arrives_without_taking_the_readers_place(status_page: OpenPage
         expect(page.locator(".is-changed")).to_have_count(0)
 
 
-def test_an_open_drawer_follows_the_change(status_page: OpenPage, source: MadeUpStatus) -> None:
+def test_an_open_drawer_follows_the_change(status_page: OpenPage, statuses: MadeUpStatus) -> None:
     with status_page(f"/#partition={CYCLES}|{DAY}") as page:
         verdict = page.get_by_role("dialog").locator(".verdict")
         expect(verdict).to_have_text("Shown data is good and up to date")
         link = page.get_by_role("dialog").locator(".runs").get_by_role("link")
         link.focus()
-        source.change(CYCLES, DAY, made_up.UPSTREAM_CHANGED)
+        statuses.change(CYCLES, DAY, made_up.UPSTREAM_CHANGED)
         expect(verdict).to_have_text("Shown data is good but stale")
         expect(link).to_be_focused()
 
 
 def test_a_server_that_went_away_is_noticed_and_found_again(
-    status_page: OpenPage, server: ServedStatus, source: MadeUpStatus
+    status_page: OpenPage, status_server: ServedStatus, statuses: MadeUpStatus
 ) -> None:
     with status_page() as page:
         expect(page.locator("#live")).to_have_text("Live")
-        server.stop()
+        status_server.stop()
         expect(page.locator("#live")).to_have_text("Reconnecting")
         expect(cell(page, "Alpine Cycle Works", DAY)).to_be_visible()
-        source.change(CYCLES, DAY, made_up.FAILED)
-        server.start()
+        statuses.change(CYCLES, DAY, made_up.FAILED)
+        status_server.start()
         expect(page.locator("#live")).to_have_text("Live")
         expect(cell(page, "Alpine Cycle Works", DAY)).to_have_attribute(
             "aria-label", re.compile("last attempt failed$")
         )
 
 
-def test_trouble_with_the_database_is_told_and_what_was_read_stays(status_page: OpenPage, source: MadeUpStatus) -> None:
+def test_trouble_with_the_database_is_told_and_what_was_read_stays(
+    status_page: OpenPage, statuses: MadeUpStatus
+) -> None:
     with status_page() as page:
-        source.trouble = DatabaseUnavailableError("no server answers on port 5432")
+        statuses.trouble = DatabaseUnavailableError("no server answers on port 5432")
         expect(page.locator("#live")).to_have_text("No news: the database does not answer")
         expect(page.locator("#live")).to_have_attribute("title", "no server answers on port 5432")
         expect(cell(page, "Alpine Cycle Works", DAY)).to_be_visible()
-        source.trouble = None
+        statuses.trouble = None
         expect(page.locator("#live")).to_have_text("Live")
 
 
-def test_a_page_opened_in_trouble_says_so_and_recovers(status_page: OpenPage, source: MadeUpStatus) -> None:
-    source.trouble = DatabaseUnavailableError("no server answers on port 5432; start it with gads db start")
+def test_a_page_opened_in_trouble_says_so_and_recovers_by_itself(status_page: OpenPage, statuses: MadeUpStatus) -> None:
+    statuses.trouble = DatabaseUnavailableError("no server answers on port 5432; start it with gads db start")
     with status_page() as page:
         problem = page.get_by_role("alert")
         expect(problem).to_contain_text("The status could not be read.")
         expect(problem).to_contain_text("start it with gads db start")
-        source.trouble = None
-        problem.get_by_role("button", name="Try again").click()
+        statuses.trouble = None
         expect(cell(page, "Alpine Cycle Works", DAY)).to_be_visible()
         expect(problem).to_be_hidden()
 
 
-# Size
-
-
-def test_eighty_thousand_cells_are_shown_by_a_few_thousand_elements(
-    browser: Browser, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    source = made_up_status(MANY_CUSTOMERS)
-    last_name = list(source.customers.values())[-1]
-    first_day = LAST_DAY - timedelta(days=MANY_DAYS - 1)
-    source.change(list(source.customers)[-1], first_day, made_up.OVERDUE_FAILED)
-    with (
-        serve_status(source) as server,
-        open_status(browser, server.address, tmp_path, f"/#from={first_day}&to={LAST_DAY}") as page,
-    ):
-        grid = page.get_by_role("grid")
-        expect(grid).to_have_attribute("aria-rowcount", str(MANY_CUSTOMERS + 1))
-        expect(grid).to_have_attribute("aria-colcount", str(MANY_DAYS + 1))
-        page.wait_for_function("performance.getEntriesByName('matrix-shown').length")
-        shown = page.evaluate("performance.getEntriesByName('matrix-shown')[0].startTime")
-        frames = page.evaluate(SCROLLING)
-        with capsys.disabled():
-            print(  # noqa: T201
-                f"\n{MANY_CUSTOMERS} × {MANY_DAYS} cells shown {shown:.0f} ms after the navigation began; "
-                f"frames while scrolling: median {frames[len(frames) // 2]:.0f} ms, longest {frames[-1]:.0f} ms"
-            )
-        page.locator("#scroller").evaluate("scroller => { scroller.scrollTop = 1e6; scroller.scrollLeft = 0; }")
-        expect(cell(page, last_name, first_day)).to_be_in_viewport(ratio=0.9)
-        expect(cell(page, last_name, first_day)).to_have_attribute(
-            "aria-label", f"{last_name}, {first_day}, never materialized, overdue, last attempt failed"
-        )
-        assert page.locator("[role=gridcell]").count() < 3_000
-
-
-SCROLLING = """async () => {
-  const scroller = document.getElementById("scroller");
-  const frames = [];
-  let before = performance.now();
-  for (let step = 0; step < 90; step += 1) {
-    scroller.scrollLeft -= 83;
-    scroller.scrollTop += 41;
-    const now = await new Promise(requestAnimationFrame);
-    frames.push(now - before);
-    before = now;
-  }
-  return frames.sort((a, b) => a - b);
-}"""
-
-
-# Looks
-
-
-@pytest.mark.parametrize("width", [360, 768])
-def test_a_narrow_screen_never_scrolls_sideways(status_page: OpenPage, width: int) -> None:
-    with status_page(width=width, height=740, has_touch=True, is_mobile=True) as page:
-        overflow = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-        assert page.evaluate(overflow) == 0
-        found = cell(page, "Alpine Cycle Works", DAY)
-        found.scroll_into_view_if_needed()
-        box = found.bounding_box()
-        assert box
-        assert min(box["width"], box["height"]) >= 32
-        found.tap()
-        drawer = page.get_by_role("dialog")
-        expect(drawer.locator(".verdict")).to_be_visible()
-        assert page.evaluate(overflow) == 0
-        assert drawer.evaluate("drawer => drawer.scrollWidth - drawer.clientWidth") == 0
-        if width < 700:
-            assert drawer.evaluate("drawer => drawer.getBoundingClientRect().width") == width
-
-
-CONTRASTS = """() => {
-  const probe = document.createElement("div");
-  document.body.append(probe);
-  const canvas = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
-  const luminance = (name) => {
-    probe.style.color = `var(--${name})`;
-    canvas.fillStyle = getComputedStyle(probe).color;
-    canvas.fillRect(0, 0, 1, 1);
-    const [r, g, b] = [...canvas.getImageData(0, 0, 1, 1).data].map((part) => part / 255)
-      .map((part) => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4);
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  };
-  return (ink, ground) => {
-    const [dark, light] = [luminance(ink), luminance(ground)].sort((a, b) => a - b);
-    return (light + 0.05) / (dark + 0.05);
-  };
-}"""
-TEXTS = [
-    *((ink, ground) for ink in ("text", "quiet", "link") for ground in ("page", "surface", "raised")),
-    *(("failed-ink", "failed"), ("materialized-ink", "surface")),
-]
-GLYPHS = [
-    ("materialized-ink", "materialized"),
-    *((ink, "stale") for ink in ("stale-ink", "failed-mark", "text")),
-    *((ink, "failed") for ink in ("failed-ink", "stale-on-failed")),
-    *((ink, "surface") for ink in ("never-ink", "overdue-ink", "failed-mark", "failed", "edge", "focus")),
-    *((ink, "materialized") for ink in ("text", "failed-mark", "stale-ink")),
-]
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_texts_and_glyphs_stand_out_in_both_schemes(status_page: OpenPage, scheme: str) -> None:
-    with status_page(color_scheme=scheme) as page:
-        red = page.evaluate("parseInt(getComputedStyle(document.documentElement).backgroundColor.slice(4))")
-        assert (red > 200) is (scheme == "light")
-        for pairs, least in ((TEXTS, 4.5), (GLYPHS, 3.0)):
-            for ink, ground in pairs:
-                contrast = page.evaluate(f"([ink, ground]) => ({CONTRASTS})()(ink, ground)", [ink, ground])
-                assert contrast >= least, (ink, ground, contrast)
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("deficiency", ["protanopia", "deuteranopia", "tritanopia", "achromatopsia"])
-def test_fills_differ_for_every_kind_of_eye(status_page: OpenPage, scheme: str, deficiency: str) -> None:
-    with status_page(color_scheme=scheme) as page:
-        page.context.new_cdp_session(page).send("Emulation.setEmulatedVisionDeficiency", {"type": deficiency})
-        fills = {
-            look: _corner_colour(page, page.locator(f".legend .{look}").first)
-            for look in ("s-materialized", "s-stale", "s-failed", "s-never")
-        }
-        for (look, colour), (other, other_colour) in combinations(fills.items(), 2):
-            distance = sum((a - b) ** 2 for a, b in zip(colour, other_colour, strict=True)) ** 0.5
-            assert distance > 25, (look, other, fills)
-
-
-def _corner_colour(page: Page, sample: Locator) -> list[int]:
-    """The fill, inside the left edge, where no glyph and no mark is, as the screen shows it."""
-    box = sample.bounding_box()
-    assert box
-    picture = page.screenshot(clip={"x": box["x"] + 4, "y": box["y"] + box["height"] / 2, "width": 1, "height": 1})
-    colour: list[int] = page.evaluate(
-        """async (bytes) => {
-          const image = await createImageBitmap(new Blob([new Uint8Array(bytes)], { type: "image/png" }));
-          const canvas = new OffscreenCanvas(1, 1).getContext("2d");
-          canvas.drawImage(image, 0, 0);
-          return [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3);
-        }""",
-        list(picture),
-    )
-    return colour
-
-
-def test_nothing_moves_for_who_asked_for_stillness(status_page: OpenPage, source: MadeUpStatus) -> None:
-    with status_page(reduced_motion="reduce") as page:
-        source.change(CYCLES, DAY, made_up.FAILED)
-        expect(page.locator(".is-changed")).to_have_count(1)
-        assert page.locator(".is-changed").evaluate("cell => cell.getAnimations().length") == 0
-
-
-def test_system_colours_keep_the_shapes(status_page: OpenPage) -> None:
-    with status_page(forced_colors="active") as page:
-        drawn = {
-            look: page.locator(f".legend .{look}").first.evaluate("cell => getComputedStyle(cell).backgroundImage")
-            for look in ("s-materialized", "s-stale", "s-failed", "s-never", "s-overdue")
-        }
-        assert len(set(drawn.values())) == len(drawn)
-        assert not [look for look, images in drawn.items() if "gradient" not in images]
-
-
-# The file
-
-
-def test_a_file_shows_the_same_and_asks_nobody(browser: Browser, source: MadeUpStatus, tmp_path: Path) -> None:
-    asset = "google_ads/campaign"
-    known = f"{BAKERY}|{DAY_BEFORE}"
-    document, _ = render_page(
-        {
-            "overview": source.overview(),
-            "matrices": {asset: source.matrix(asset, None, None)},
-            "partitions": {asset: {known: source.partition(asset, known)}},
-        }
-    )
-    file = tmp_path / "status.html"
-    file.write_text(document, encoding="utf-8")
-    asked: list[str] = []
-    with open_status(browser, "http://127.0.0.1:9", tmp_path, f"{file.as_uri()}#customer=bakery") as page:
-        page.on("request", lambda request: asked.append(request.url))
-        expect(page.locator("#live")).to_have_text("Saved file")
-        expect(page.locator("[role=rowheader]")).to_have_count(2)
-        cell(page, "Harbor Street Bakery", DAY_BEFORE).click()
-        drawer = page.get_by_role("dialog")
-        expect(drawer.locator(".verdict")).to_have_text("Shown data is good but stale")
-        page.keyboard.press("Escape")
-        cell(page, "Harbor Street Bakery", TWO_BEFORE).click()
-        expect(drawer.locator(".verdict")).to_have_text("Stale: not renewed in time")
-        expect(drawer).to_contain_text("on the served page")
-        page.keyboard.press("Escape")
-        page.get_by_label("First day").fill("2026-11-10")
-        expect(page.get_by_role("grid")).to_have_attribute("aria-colcount", "9")
-        expect(cell(page, "Harbor Street Bakery", TWO_BEFORE)).to_have_attribute(
-            "aria-label", re.compile("not renewed")
-        )
+def test_a_query_that_cannot_be_read_is_not_replaced_by_another(status_page: OpenPage, statuses: MadeUpStatus) -> None:
+    with status_page() as page:
+        statuses.troubled = frozenset({"matrix"})
+        statuses.trouble = DatabaseUnavailableError("no server answers on port 5432")
         page.get_by_label("Query").select_option("ad_group")
-        expect(page.get_by_role("alert")).to_contain_text("This file holds no days of google_ads/ad_group")
-        assert asked == []
+        problem = page.get_by_role("alert")
+        expect(problem).to_contain_text("no server answers on port 5432")
+        expect(page.get_by_role("grid")).to_be_hidden()
+        statuses.trouble = None
+        problem.get_by_role("button", name="Try again").click()
+        expect(page.get_by_role("grid", name="ad_group")).to_be_visible()
+        expect(problem).to_be_hidden()
+
+
+def test_without_customers_the_page_says_how_to_get_them(status_page: OpenPage, statuses: MadeUpStatus) -> None:
+    statuses.looks.clear()
+    statuses.customers.clear()
+    with status_page() as page:
+        expect(page.locator("#empty")).to_contain_text("No customer is registered yet.")
+        expect(page.locator("#empty")).to_contain_text("gads customers sync")

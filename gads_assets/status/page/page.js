@@ -3,9 +3,7 @@
 // Brings the parts together: the address says what to show, the source has it, the grid and the drawer show it.
 
 const TYPING_MILLISECONDS = 120;
-const RECONNECT_MILLISECONDS = 5_000;
 const CHANGED_MILLISECONDS = 4_000;
-const KINDS = [["table", "Tables"], ["raw", "Raw extractions"], ["mart", "Marts"]];
 const LIVE_WORDS = {
   loading: "Loading",
   live: "Live",
@@ -13,10 +11,6 @@ const LIVE_WORDS = {
   trouble: "No news: the database does not answer",
   file: "Saved file",
 };
-
-function byId(id) {
-  return document.getElementById(id);
-}
 
 class StatusPage {
   constructor(source) {
@@ -31,17 +25,21 @@ class StatusPage {
       open: (row, day) => this.openPartition(`${row.customer_id}|${day}`),
       point: (words) => { byId("readout").textContent = words; },
     });
-    this.tiles = new Map();
-    this.buildLegend();
-    this.buildTiles();
+    this.panel = new OverviewPanel({ changed: () => this.changeStatuses() });
+    this.drawer = new PartitionDrawer({ closed: () => this.onDrawerClosed() });
     this.bindFilters();
-    this.bindDrawer();
   }
 
   async start() {
     await this.load();
-    if (this.source.live) this.listen();
-    else this.setLive("file");
+    if (!this.source.live) {
+      this.setLive("file");
+      return;
+    }
+    listenLive({
+      state: (state, detail) => this.setLive(state, detail),
+      version: (version) => this.onVersion(version),
+    });
   }
 
   // Loading
@@ -62,10 +60,10 @@ class StatusPage {
   setOverview(overview) {
     this.overview = overview;
     this.knownVersion ??= overview.version;
-    this.fillTop();
+    this.panel.showTop(overview);
+    this.panel.showWhole(overview.assets);
     this.fillAssets();
     this.fillTiles();
-    this.fillWhole();
   }
 
   async loadMatrix({ newest }) {
@@ -75,7 +73,7 @@ class StatusPage {
       this.showEmpty("The catalog has no query with days yet.", "Add one to google_apis.yaml, then reload this page.");
       return;
     }
-    if (from && to && from > to) {
+    if (this.daysAreReversed()) {
       this.showEmpty(`The first day, ${from}, is after the last day, ${to}.`, "Choose an earlier first day.");
       return;
     }
@@ -89,10 +87,28 @@ class StatusPage {
       // For whoever asks the Performance API how long the matrix took.
       requestAnimationFrame(() => performance.mark("matrix-shown"));
     } catch (error) {
-      if (turn === this.turn) this.showProblem(error, () => this.loadMatrix({ newest }));
+      if (turn === this.turn) this.showUnread(error, newest);
     } finally {
       if (turn === this.turn) byId("scroller").removeAttribute("aria-busy");
     }
+  }
+
+  /** The days of another query than the chosen one are no substitute for it. */
+  showUnread(error, newest) {
+    if (this.matrix?.asset_key !== this.view.asset) {
+      this.matrix = null;
+      byId("scroller").hidden = true;
+      byId("empty").hidden = true;
+      byId("caption").textContent = this.asset?.title ?? this.view.asset;
+      byId("shown").textContent = "";
+      this.fillTiles();
+    }
+    this.showProblem(error, () => this.loadMatrix({ newest }));
+  }
+
+  daysAreReversed() {
+    const { from, to } = this.view;
+    return Boolean(from && to && from > to);
   }
 
   /** What was asked before is of no use any more. */
@@ -106,29 +122,18 @@ class StatusPage {
   setMatrix(matrix) {
     this.matrix = matrix;
     this.kinds = kindsOf(matrix);
-    byId("from").value = this.view.from || matrix.from;
-    byId("to").value = this.view.to || matrix.to;
+    fillDayField(byId("from"), this.view.from || matrix.from);
+    fillDayField(byId("to"), this.view.to || matrix.to);
     this.fillPresets();
     this.fillTiles();
   }
 
   // Live
 
-  listen() {
-    const stream = new EventSource("/api/live");
-    stream.addEventListener("open", () => this.setLive("live"));
-    stream.addEventListener("message", ({ data }) => this.onVersion(JSON.parse(data).version));
-    stream.addEventListener("trouble", ({ data }) => this.setLive("trouble", JSON.parse(data).error));
-    stream.addEventListener("error", () => {
-      this.setLive("reconnecting");
-      // A browser tries again by itself after a broken connection, but not after an answer that is no stream.
-      if (stream.readyState === EventSource.CLOSED) setTimeout(() => this.listen(), RECONNECT_MILLISECONDS);
-    });
-  }
-
   onVersion(version) {
     this.setLive("live");
-    if (version === this.knownVersion) return;
+    // What could not be read may be readable now, whatever the version.
+    if (version === this.knownVersion && byId("problem").hidden) return;
     this.knownVersion = version;
     this.refresh();
   }
@@ -147,7 +152,7 @@ class StatusPage {
 
   async refreshOnce() {
     if (!this.overview) return this.load();
-    if (!this.matrix) return this.loadMatrix({ newest: true });
+    if (!this.matrix || this.daysAreReversed()) return this.loadMatrix({ newest: true });
     const { turn, view } = this;
     try {
       const [overview, matrix] = await Promise.all([
@@ -184,70 +189,17 @@ class StatusPage {
 
   // Showing
 
-  fillTop() {
-    const { tenant_id: tenant, workspace_id: workspace, source, generated_at: at, dagster_url: url } = this.overview;
-    byId("scope").replaceChildren(`${source}, ${tenant}/${workspace}, as of `, timeElement(at));
-    const link = byId("dagster");
-    link.hidden = !isWebAddress(url);
-    if (!link.hidden) link.href = url;
+  fillAssets() {
+    this.view.asset = this.panel.showAssets(this.overview.assets, this.view.asset);
   }
 
-  fillAssets() {
-    const assets = this.overview.assets.filter(({ has_days: hasDays }) => hasDays);
-    const ordered = KINDS.flatMap(([kind]) => assets.filter((asset) => asset.kind === kind));
-    if (!assets.some(({ asset_key: key }) => key === this.view.asset)) this.view.asset = ordered[0]?.asset_key ?? "";
-    const select = byId("asset");
-    const keys = ordered.map(({ asset_key: key }) => key).join("\n");
-    // Only when they differ: filling it again would shut it in the reader's face.
-    if (select.dataset.keys !== keys) {
-      select.dataset.keys = keys;
-      select.replaceChildren(...KINDS.map(([kind, label]) => assetGroup(label, ordered, kind)).filter(Boolean));
-    }
-    select.value = this.view.asset;
+  fillTiles() {
+    const inSight = this.matrix ? displayCounts(this.matrix, this.kinds) : null;
+    this.panel.showCounts(this.asset ?? {}, inSight, this.view.statuses);
   }
 
   get asset() {
     return this.overview?.assets.find(({ asset_key: key }) => key === this.view.asset) ?? null;
-  }
-
-  buildLegend() {
-    byId("legend").append(...LEGEND.map(({ look, title, meaning }) => element("li", {},
-      sample(look), element("span", {}, element("strong", { text: title }), ` ${meaning}`))));
-  }
-
-  buildTiles() {
-    for (const { value, look, title, meaning } of STATUSES) {
-      const tile = {
-        box: element("input", { type: "checkbox", name: "status", value }),
-        count: element("strong", { class: "count", text: "–" }),
-        note: element("span", { class: "note" }),
-      };
-      tile.box.addEventListener("change", () => this.changeStatuses());
-      this.tiles.set(value, tile);
-      byId("tiles").append(element("label", { class: "tile", title: sentence(meaning) },
-        tile.box, sample(look), tile.count, element("span", { class: "tile-title", text: title }), tile.note));
-    }
-  }
-
-  fillTiles() {
-    const { counts = {}, flags = {} } = this.asset ?? {};
-    const inSight = this.matrix ? displayCounts(this.matrix, this.kinds) : null;
-    for (const [value, tile] of this.tiles) {
-      tile.count.textContent = NUMBERS.format(counts[value] ?? 0);
-      tile.note.textContent = inSight ? `${NUMBERS.format(inSight.get(value) ?? 0)} in these days` : "";
-      tile.box.checked = this.view.statuses.includes(value);
-    }
-    byId("flags").textContent = flagWords(flags);
-  }
-
-  /** Assets that have one partition a customer. */
-  fillWhole() {
-    const whole = this.overview.assets.filter(({ has_days: hasDays }) => !hasDays);
-    byId("whole").hidden = !whole.length;
-    byId("whole-list").replaceChildren(...whole.map(({ title, asset_key: key, counts }) => element("li", {},
-      element("strong", { text: title, title: key }),
-      ...STATUSES.filter(({ value }) => counts[value]).map(({ value, look, title: status }) => element("span", {},
-        sample(look), `${NUMBERS.format(counts[value])} ${status.toLowerCase()}`)))));
   }
 
   /** The matrix through the filters. */
@@ -327,14 +279,14 @@ class StatusPage {
   }
 
   changeStatuses() {
-    this.view.statuses = [...this.tiles].filter(([, { box }]) => box.checked).map(([value]) => value);
+    this.view.statuses = this.panel.statuses;
     this.filter();
   }
 
   /** Something else of what is here is to be shown. */
   filter() {
     writeView(this.view);
-    if (this.matrix) this.showRows({ newest: false });
+    if (this.matrix && !this.daysAreReversed()) this.showRows({ newest: false });
   }
 
   clear() {
@@ -367,7 +319,7 @@ class StatusPage {
   async onAddress() {
     this.view = readView();
     byId("customer").value = this.view.customer;
-    if (!this.view.partition) byId("drawer").close();
+    if (!this.view.partition) this.drawer.close();
     if (!this.overview) return;
     this.fillAssets();
     this.fillTiles();
@@ -377,38 +329,23 @@ class StatusPage {
 
   // The drawer
 
-  bindDrawer() {
-    const drawer = byId("drawer");
-    byId("drawer-close").addEventListener("click", () => drawer.close());
-    drawer.addEventListener("close", () => this.onDrawerClosed());
-    // The backdrop is the dialog itself, as a click sees it.
-    drawer.addEventListener("click", ({ target }) => { if (target === drawer) drawer.close(); });
-  }
-
   openPartition(partitionKey) {
     const [customerId, day] = partitionKey.split("|");
+    this.opened = partitionKey;
     this.view.partition = partitionKey;
     writeView(this.view);
     this.grid.activate(customerId, day);
     const row = this.matrix?.rows.find(({ customer_id: id }) => id === customerId);
-    byId("drawer-title").textContent = partitionTitle(row?.name ?? customerId, day);
-    byId("drawer-body").replaceChildren(element("p", { class: "quiet", text: "Loading" }));
-    if (!byId("drawer").open) byId("drawer").showModal();
-    byId("drawer-title").focus();
+    this.drawer.open(partitionTitle(row?.name ?? customerId, day));
     return this.fillDrawer();
   }
 
-  async fillDrawer() {
+  fillDrawer() {
     const { asset, partition: key } = this.view;
-    let content;
-    try {
+    return this.drawer.show(async () => {
       const partition = await this.source.partition(asset, key);
-      content = partition ? partitionContent(partition) : cellContent(this.kindOf(key), asset);
-    } catch (error) {
-      content = [element("p", { class: "error-text", role: "alert", text: error.message }),
-        actionButton("Try again", () => this.fillDrawer())];
-    }
-    if (key === this.view.partition && asset === this.view.asset) replaceKeepingPlace(byId("drawer-body"), content);
+      return partition ? partitionContent(partition) : cellContent(this.kindOf(key), asset);
+    });
   }
 
   kindOf(partitionKey) {
@@ -419,62 +356,16 @@ class StatusPage {
   }
 
   onDrawerClosed() {
-    const [customerId, day] = this.view.partition.split("|");
+    const [customerId, day] = this.opened.split("|");
     this.view.partition = "";
     writeView(this.view);
     if (!this.grid.activate(customerId, day)) byId("customer").focus();
   }
 }
 
-function kindsOf(matrix) {
-  return new Map(Object.entries(matrix.legend).map(([character, entry]) => [character, cellKind(entry)]));
-}
-
-function displayCounts(matrix, kinds) {
-  const counts = new Map();
-  for (const { cells } of matrix.rows) {
-    for (const character of cells) {
-      const display = kinds.get(character)?.display;
-      counts.set(display, (counts.get(display) ?? 0) + 1);
-    }
-  }
-  return counts;
-}
-
-/** The partitions that stand otherwise than before, as customer|day. Two documents' letters need not mean the same. */
-function changedCells(before, after) {
-  const changed = new Set();
-  if (before.matrix.asset_key !== after.matrix.asset_key) return changed;
-  const shift = dayNumber(after.matrix.from) - dayNumber(before.matrix.from);
-  const days = daysBetween(after.matrix.from, after.matrix.to);
-  const rowsBefore = new Map(before.matrix.rows.map((row) => [row.customer_id, row.cells]));
-  for (const { customer_id: id, cells } of after.matrix.rows) {
-    const cellsBefore = rowsBefore.get(id) ?? "";
-    for (let column = 0; column < cells.length; column += 1) {
-      const words = after.kinds.get(cells[column])?.words;
-      if (words !== before.kinds.get(cellsBefore[column + shift])?.words) changed.add(`${id}|${days[column]}`);
-    }
-  }
-  return changed;
-}
-
-function matchesText({ customer_id: id, name }, wanted) {
-  const text = folded(wanted);
-  const digits = text.replaceAll("-", "");
-  return folded(name).includes(text) || (/^\d+$/.test(digits) && id.includes(digits));
-}
-
-/** Without capitals and accents. */
-function folded(text) {
-  return text.normalize("NFKD").replace(/\p{M}/gu, "").toLowerCase();
-}
-
-function hasStatus({ cells }, kinds, chosen) {
-  if (!chosen.size) return true;
-  for (const character of cells) {
-    if (chosen.has(kinds.get(character)?.display)) return true;
-  }
-  return false;
+/** Not while somebody is writing in it. */
+function fillDayField(field, day) {
+  if (document.activeElement !== field) field.value = day;
 }
 
 function shownWords(shown, all, days) {
@@ -482,42 +373,8 @@ function shownWords(shown, all, days) {
   return `${customers} × ${counted(days, "day")}`;
 }
 
-/** What is true of partitions besides their status, each wherever it is true. */
-function flagWords(flags) {
-  const words = [
-    [flags.stale, "stale"],
-    [flags.last_attempt_failed, "with a failed last attempt"],
-    [flags.last_attempt_cancelled, "with a cancelled last attempt"],
-    [flags.overdue, "overdue"],
-  ];
-  const told = words.filter(([number_]) => number_).map(([number_, what]) => `${NUMBERS.format(number_)} ${what}`);
-  return told.length ? `Of all days, whatever their status: ${told.join(", ")}.` : "";
-}
-
-function assetGroup(label, assets, kind) {
-  const options = assets.filter((asset) => asset.kind === kind)
-    .map(({ asset_key: key, title }) => element("option", { value: key, text: title }));
-  return options.length ? element("optgroup", { label }, ...options) : null;
-}
-
-function actionButton(label, act) {
-  const button = element("button", { type: "button", text: label });
-  button.addEventListener("click", act);
-  return button;
-}
-
-/** New content under the reader's eyes: the place stays, and the link that has the keyboard keeps it. */
-function replaceKeepingPlace(body, content) {
-  const { scrollTop } = body;
-  const focusable = () => [...body.querySelectorAll("a, button")];
-  const focused = focusable().indexOf(document.activeElement);
-  body.replaceChildren(...content);
-  body.scrollTop = scrollTop;
-  if (focused >= 0) (focusable()[focused] ?? byId("drawer-title")).focus({ preventScroll: true });
-}
-
 function onSlash(event) {
-  const writing = event.target.closest?.("input, select, textarea, dialog");
+  const writing = event.target.closest?.("input:not([type=checkbox]), select, textarea, dialog");
   if (event.key !== "/" || writing || event.ctrlKey || event.metaKey || event.altKey) return;
   event.preventDefault();
   byId("customer").focus();

@@ -7,14 +7,14 @@ function partitionTitle(customerName, day) {
 }
 
 /** The drawer's content: what it means first, then why, then the records. */
-function partitionContent(document_) {
+function partitionContent(partition) {
   return [
-    statusLine(document_),
-    staleness(document_),
-    factList(document_),
-    records(document_),
-    attemptList(document_),
-    runList(document_.runs),
+    statusLine(partition),
+    staleness(partition),
+    factList(partition),
+    records(partition),
+    attemptList(partition),
+    runList(partition.runs),
   ].filter(Boolean);
 }
 
@@ -179,7 +179,8 @@ function time(value) {
 function duration(from, to) {
   const seconds = Math.round((Date.parse(to) - Date.parse(from)) / 1000);
   if (!(seconds >= 0)) return "";
-  return seconds < 120 ? ` ${seconds} s` : ` ${Math.round(seconds / 60)} min`;
+  if (seconds < 120) return `${seconds} s`;
+  return seconds < 7200 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds / 3600)} h`;
 }
 
 function sentence(words) {

@@ -136,3 +136,13 @@ function element(tag, attributes = {}, ...children) {
   made.append(...children.filter((child) => child !== null && child !== undefined));
   return made;
 }
+
+function actionButton(label, act) {
+  const button = element("button", { type: "button", text: label });
+  button.addEventListener("click", act);
+  return button;
+}
+
+function byId(id) {
+  return document.getElementById(id);
+}
