@@ -40,7 +40,7 @@ def status_link(key: dg.AssetKey, status_url: str) -> Metadata:
 
 
 def _status_page(key: dg.AssetKey, status_url: str) -> str:
-    return f"{status_url}/?{urlencode({'asset': key.to_user_string()})}"
+    return f"{status_url}/#{urlencode({'asset': key.to_user_string()})}"
 
 
 def query_metadata(specification: QuerySpecification) -> Metadata:
