@@ -1,6 +1,8 @@
 """Dagster's events, folded into a row a partition: from where the last fold stopped, by one process at a time."""
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -12,6 +14,7 @@ from ulid import ULID
 from gads_assets.domain.partition_status import (
     Attempt,
     Change,
+    Events,
     Folded,
     Materialization,
     Outcome,
@@ -152,15 +155,14 @@ class Folder:
             # Asked before they are read: what came in between would pass for read.
             moved = move_cursor(cursor, start, highest, is_whole=log.is_whole(start, highest))
             seen = changed = 0
-            for after in range(start, highest, _AT_ONCE):
-                events = log.between(after, min(after + _AT_ONCE, highest))
+            for upto, events in _read_ahead(log, start, highest):
                 known = self._known(connection, places_touched(events, self._downstream))
                 news = fold(events, known, self._downstream)
                 self._save(connection, news, row_version)
                 seen += len(events.planned) + len(events.materialized) + len(events.ended)
                 changed += len(news)
                 if progress:
-                    progress(min(after + _AT_ONCE, highest) - start, highest - start)
+                    progress(upto - start, highest - start)
             if changed or moved != cursor:
                 now = {"folded_until": moved.folded_until, "horizon": moved.horizon}
                 connection.execute(_MOVE, {**self._whose, **now, "row_version": row_version if changed else None})
@@ -194,6 +196,17 @@ class Folder:
         if news:
             rows = rows_json(_row(place, folded) for place, folded in news.items())
             connection.execute(_SAVE, {**self._whose, "rows": rows, "row_version": row_version})
+
+
+def _read_ahead(log: EventLog, start: int, highest: int) -> Iterator[tuple[int, Events]]:
+    """The next portion is read while the last one is written: the database and this process take turns otherwise."""
+    portions = [(after, min(after + _AT_ONCE, highest)) for after in range(start, highest, _AT_ONCE)]
+    with ThreadPoolExecutor(1) as ahead:
+        coming = deque(ahead.submit(log.between, *portion) for portion in portions[:1])
+        for number, (_, upto) in enumerate(portions, start=1):
+            events = coming.popleft().result()
+            coming.extend(ahead.submit(log.between, *portion) for portion in portions[number : number + 1])
+            yield upto, events
 
 
 def move_cursor(cursor: Cursor, start: int, highest: int, *, is_whole: bool) -> Cursor:
