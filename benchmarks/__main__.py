@@ -16,6 +16,7 @@ from benchmarks import (
     demo,
     extraction,
     load_through_dagster,
+    partition_status,
     publish_batch,
     publish_in_a_row,
     publish_into_many_pointers,
@@ -46,6 +47,8 @@ WITHOUT_SPARK: Final[dict[str, Callable[[Path], list[Result]]]] = {
     "extract_stream": extraction.measure_stream,
     "extract_customers": extraction.measure_customers,
     "record_verdicts": record_verdicts.measure,
+    "fold_events": partition_status.measure_fold,
+    "status_summary": partition_status.measure_summary,
 }
 NAMES: Final = ("demo", *WITHOUT_SPARK, *IN_A_WARM_SESSION)
 

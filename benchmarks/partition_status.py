@@ -1,0 +1,234 @@
+"""Folding a hundred thousand events, and counting a hundred thousand partitions with all that makes them stale."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+import dagster as dg
+from dagster._core.storage.partition_status_cache import get_and_update_asset_status_cache_value
+from ulid import ULID
+
+from benchmarks.results import Result
+from benchmarks.timing import in_turns, side_by_side
+from gads_assets.domain.accounts import Account
+from gads_assets.domain.keys import CustomerId
+from gads_assets.domain.partition_status import Outcome, Place, StaleReason
+from gads_assets.domain.roles import Role
+from gads_assets.orchestration.customers import dagster_instance, register_accounts
+from gads_assets.orchestration.partitions import customer_days
+from gads_assets.orchestration.status import StatusDesk
+from gads_assets.orchestration.workplace import Workplace
+from gads_assets.settings import read_settings
+from gads_assets.status.deriving import Selection
+from gads_assets.status.folding import Folder
+from gads_assets.status.telling import summaries
+from gads_assets.status.tracking import Workspace
+from gads_assets_tests.event_logs import MadeLog
+
+RAW: Final = "google_ads/raw/campaign"
+TABLE: Final = "google_ads/campaign"
+_FIRST_DAY: Final = date(2024, 1, 1)
+_EXTRACTED: Final = datetime(2026, 11, 1, tzinfo=UTC)
+_PER_RUN: Final = 400
+_WANTED_RATE: Final = 20_000.0
+_ALLOWANCE_MILLISECONDS: Final = 1000.0
+_AT_ONCE: Final = 20_000
+_ZONES: Final = ("America/New_York", "Europe/Berlin", "Asia/Tokyo", "Australia/Sydney", "America/Sao_Paulo")
+
+
+def measure_fold(
+    folder: Path, *, customers: int = 50, days: int = 500, warm_up: int = 1, rounds: int = 3
+) -> list[Result]:
+    """Each partition was planned and materialized, raw and published: four events, and one a run for its end."""
+    partitions = customers * days
+    with _desk(folder) as desk:
+        desk.fill([RAW, TABLE], customers=customers, days=days)
+        highest = desk.log.highest()
+
+        def fold(_: int) -> None:
+            folded = desk.new_folder().fold(desk.log)
+            assert folded.partitions == 2 * partitions
+
+        def read(_: int) -> None:
+            for after in range(0, highest, _AT_ONCE):
+                desk.log.between(after, min(after + _AT_ONCE, highest))
+
+        def read_as_dagster_does(_: int) -> None:
+            assert desk.read_as_dagster_does() == 4 * partitions
+
+        taken = in_turns(fold, read, read_as_dagster_does, warm_up=warm_up, rounds=rounds)
+    ours, reading, dagsters = map(median, taken)
+    return [
+        Result(
+            name="fold_events",
+            unit="ms",
+            ours=ours,
+            peer=f"reading the same {highest} events from the log and folding nothing",
+            peer_value=reading,
+            goal=2.0,
+        ),
+        Result(
+            name="fold_events_rate",
+            unit="events/s",
+            ours=highest / ours * 1000,
+            peer="the rate it has to reach",
+            peer_value=_WANTED_RATE,
+            goal=1.0,
+            better="higher",
+        ),
+        Result(
+            name="fold_events_dagster",
+            unit="ms",
+            ours=ours,
+            peer="reading the same events as Dagster's sensors and pages do",
+            peer_value=dagsters,
+        ),
+    ]
+
+
+def measure_summary(
+    folder: Path, *, customers: int = 200, days: int = 500, warm_up: int = 1, rounds: int = 3
+) -> list[Result]:
+    """Of one asset, with partitions that are stale for each of the reasons."""
+    partitions = customers * days
+    with _desk(folder) as desk:
+        desk.fill([TABLE], customers=customers, days=days)
+        desk.extract_again(customers=customers, days=days)
+        desk.fold()
+
+        def summarize(_: int) -> None:
+            found = desk.statuses.summary(desk.selection(days), now=_EXTRACTED + timedelta(days=2))
+            counted = summaries(found)[TABLE]
+            assert counted.partitions == partitions
+            assert counted.stale.keys() == {StaleReason.UPSTREAM_CHANGED, StaleReason.CODE_CHANGED}
+
+        def ask_dagster(_: int) -> None:
+            assert desk.ask_dagster() == partitions
+
+        taken = side_by_side(summarize, ask_dagster, warm_up=warm_up, rounds=rounds)
+    return [
+        Result(
+            name="status_summary",
+            unit="ms",
+            ours=median(taken.ours),
+            peer=f"Dagster's own cold status of the same {partitions} partitions",
+            peer_value=median(taken.peer),
+            goal=0.2,
+        ),
+        Result(
+            name="status_summary_total",
+            unit="ms",
+            ours=median(taken.ours),
+            peer="the second it is allowed",
+            peer_value=_ALLOWANCE_MILLISECONDS,
+            goal=1.0,
+        ),
+    ]
+
+
+class _Desk:
+    """A home whose log holds as many runs as wanted; each is written by Dagster's own storage."""
+
+    def __init__(self, here: Workplace, instance: dg.DagsterInstance) -> None:
+        self._here = here
+        self._instance = instance
+        self._desk = StatusDesk(here, instance)
+        self._written = MadeLog(instance, self._desk.assets, start=_EXTRACTED)
+        self.log = self._desk.log
+        self.statuses = self._desk.statuses
+
+    def fill(self, assets: Sequence[str], *, customers: int, days: int) -> None:
+        """Runs of the default size, all of which went well; a few published what an older version had made."""
+        ids = [CustomerId(f"{1_000_000_000 + number}") for number in range(customers)]
+        accounts = [_account(customer_id) for customer_id in ids]
+        register_accounts(self._here, accounts, now=_EXTRACTED)
+        keys = [f"{customer_id}|{_FIRST_DAY + timedelta(days=day)}" for customer_id in ids for day in range(days)]
+        for start in range(0, len(keys), _PER_RUN):
+            some, run_id = keys[start : start + _PER_RUN], f"run {start}"
+            self._written.plan(run_id, *(Place(asset, key) for asset in assets for key in some))
+            for asset in assets:
+                self._materialize(run_id, asset, some, code_version="older" if start % 10 == 0 else "")
+            self._written.end(run_id, Outcome.SUCCEEDED)
+
+    def extract_again(self, *, customers: int, days: int) -> None:
+        """Some days of every customer, without publishing them."""
+        for number in range(customers):
+            keys = [f"{1_000_000_000 + number}|{_FIRST_DAY + timedelta(days=day)}" for day in range(0, days, 50)]
+            self._materialize(f"again {number}", RAW, keys, code_version="")
+            self._written.end(f"again {number}", Outcome.SUCCEEDED)
+
+    def _materialize(self, run_id: str, asset: str, keys: Sequence[str], *, code_version: str) -> None:
+        self._written.store(
+            self._written.materialized(run_id, Place(asset, key), code_version=code_version, metadata=_metadata())
+            for key in keys
+        )
+
+    def new_folder(self) -> Folder:
+        """Of a workspace that nothing was folded into yet."""
+        workspace = Workspace(tenant_id="bench", workspace_id=str(ULID()))
+        return Folder(self._here.engine_as(Role.REPORTER), workspace, self._desk.assets)
+
+    def fold(self) -> None:
+        self._desk.folder.fold(self.log)
+
+    def selection(self, days: int) -> Selection:
+        [table] = [asset for asset in self._desk.assets if asset.asset_key == TABLE]
+        return Selection(assets=[table], first=_FIRST_DAY, last=_FIRST_DAY + timedelta(days=days - 1))
+
+    def read_as_dagster_does(self) -> int:
+        """Event by event of each kind and asset, as sensors and pages read them."""
+        found = 0
+        for kind in (dg.DagsterEventType.ASSET_MATERIALIZATION, dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED):
+            cursor = 0
+            while True:
+                wanted = dg.EventRecordsFilter(event_type=kind, after_cursor=cursor)
+                records = self._instance.event_log_storage.get_event_records(wanted, limit=_AT_ONCE, ascending=True)
+                if not records:
+                    break
+                found += len(records)
+                cursor = records[-1].storage_id
+        return found
+
+    def ask_dagster(self) -> int:
+        """What its page does first for an asset that it has no cached status of."""
+        key = dg.AssetKey(TABLE.split("/"))
+        partitions_def = customer_days(self._here.catalog)
+        self._instance.event_log_storage.wipe_asset_cached_status(key)
+        status = get_and_update_asset_status_cache_value(self._instance, key, partitions_def)
+        assert status is not None
+        return len(status.deserialize_materialized_partition_subsets(partitions_def))
+
+
+@contextmanager
+def _desk(folder: Path) -> Iterator[_Desk]:
+    with Workplace(read_settings({"GADS_HOME": str(folder)})) as here, dagster_instance(here) as instance:
+        yield _Desk(here, instance)
+
+
+def _account(customer_id: CustomerId) -> Account:
+    return Account(
+        customer_id=customer_id,
+        name=f"Account {customer_id}",
+        time_zone=_ZONES[int(customer_id) % len(_ZONES)],
+        currency="EUR",
+        login_customer_id=CustomerId("9876543210"),
+        origin="emulator",
+    )
+
+
+def _metadata() -> dict[str, object]:
+    """What a materialization of either asset carries, but for the preview, which runs of this size have none of."""
+    return {
+        "run_id": str(ULID.from_datetime(_EXTRACTED)),
+        "run_seq": 1,
+        "schema_version": "1",
+        "dagster/row_count": 541,
+        "pointer_version": 3,
+        "state_version": 1,
+        "stage_id": str(ULID()),
+        "content_digest": "541-f348417974614f73f5b3203a171d1cfa",
+        "loaded_at": dg.MetadataValue.timestamp(_EXTRACTED),
+    }
