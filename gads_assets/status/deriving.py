@@ -35,11 +35,29 @@ _ASSETS: Final = """
     )
 """
 
-# On the account's own calendar, shifted by the time that a day takes to settle, a day has an age. It is due at the next
-# of its due ages after that at which its content was extracted, and late `allowance` after that. Nothing becomes due of
-# an account that is closed. Of several reasons the one that came first is the reason.
+# A partition is expected once its day is open, on the account's own calendar; none of days after an account was closed.
+_EXPECTED: Final = """
+    opened AS MATERIALIZED (
+        SELECT a.asset_key, a.has_days, a.first_day, c.customer_id, c.name AS customer_name,
+            CAST((least(:now, c.closed_at) - a.settling) AT TIME ZONE c.time_zone AS date) - 1 AS last_open,
+            CASE WHEN cardinality(a.due_ages) > 0 THEN
+                CAST((:now - a.allowance - a.settling) AT TIME ZONE c.time_zone AS date) - 1 END AS last_late
+        FROM asset AS a CROSS JOIN customer AS c
+        WHERE (CAST(:customer_ids AS text[]) IS NULL OR c.customer_id = ANY (:customer_ids))
+            AND (a.has_days OR c.status = 'active' AND CAST(:first AS date) IS NULL AND CAST(:last AS date) IS NULL)
+    ), expected AS MATERIALIZED (
+        SELECT asset_key, customer_id, customer_name, has_days, greatest(first_day, :first) AS first_day,
+            least(last_open, :last) AS last_day,
+            CASE WHEN last_late IS NOT NULL THEN least(last_open, :last, last_late) END AS last_late
+        FROM opened
+    )
+"""
+
+# On that calendar, shifted by the time that a day takes to settle, a day has an age. It is due at the next of its due
+# ages after that at which its content was extracted, and late `allowance` after that; nothing becomes due of an account
+# that is closed. Of several reasons the one that came first is the reason.
 _FACTS: Final = f"""
-    WITH {_ASSETS}, due AS (
+    WITH {_ASSETS}, {_EXPECTED}, due AS (
         SELECT f.ctid AS row_id, f.*, a.code_version AS current_code_version, c.name AS customer_name, c.closed_at,
             (CAST(f.logical_date + a.due_ages[1 + coalesce(width_bucket(
                 CAST((f.content_at - a.settling) AT TIME ZONE c.time_zone AS date) - f.logical_date, a.due_ages), 0)]
@@ -52,10 +70,13 @@ _FACTS: Final = f"""
                 s.status <> 'success' OR EXISTS (
                     SELECT FROM demotion AS d
                     WHERE (d.source, d.customer_id, d.query_name, d.logical_date)
-                        = (s.source, s.customer_id, s.query_name, s.logical_date))) AS is_withdrawn
+                        = (s.source, s.customer_id, s.query_name, s.logical_date))) AS is_withdrawn,
+            coalesce(f.logical_date BETWEEN e.first_day AND e.last_day, NOT e.has_days) AS is_expected,
+            f.logical_date BETWEEN e.first_day AND e.last_late AS is_expected_late
         FROM asset AS a
             JOIN folded_status AS f ON f.asset_key = a.asset_key
             LEFT JOIN customer AS c ON c.customer_id = f.customer_id
+            LEFT JOIN expected AS e ON (e.asset_key, e.customer_id) = (f.asset_key, f.customer_id)
             LEFT JOIN partition_state AS s ON a.is_published AND (s.source, s.customer_id, s.query_name, s.logical_date)
                 = (:source, f.customer_id, a.query_name, f.logical_date)
         WHERE (f.tenant_id, f.workspace_id) = (:tenant_id, :workspace_id)
@@ -83,48 +104,33 @@ _FACTS: Final = f"""
     )
 """
 
-# A partition that was never attempted has no row. It is expected once its day is open, and late as any other.
-_EXPECTED: Final = """
-    opened AS (
-        SELECT a.asset_key, a.has_days, a.first_day, c.customer_id, c.name AS customer_name,
-            CAST((least(:now, c.closed_at) - a.settling) AT TIME ZONE c.time_zone AS date) - 1 AS last_open,
-            CASE WHEN cardinality(a.due_ages) > 0 THEN
-                CAST((:now - a.allowance - a.settling) AT TIME ZONE c.time_zone AS date) - 1 END AS last_late
-        FROM asset AS a CROSS JOIN customer AS c
-        WHERE (CAST(:customer_ids AS text[]) IS NULL OR c.customer_id = ANY (:customer_ids))
-            AND (a.has_days OR c.status = 'active' AND CAST(:first AS date) IS NULL AND CAST(:last AS date) IS NULL)
-    ), expected AS (
-        SELECT opened.asset_key, customer_id, customer_name, has_days, greatest(first_day, :first) AS first_day,
-            least(last_open, :last) AS last_day,
-            CASE WHEN last_late IS NOT NULL THEN least(last_open, :last, last_late) END AS last_late
-        FROM opened
-    )
-"""
-
+# A partition that was never attempted has no row: those are counted by what is expected, less what is there.
 _SUMMARY = text(f"""
-    {_FACTS}, {_EXPECTED}, present AS (
-        SELECT e.asset_key, count(*) AS partitions, count(*) FILTER (WHERE f.logical_date <= e.last_late) AS late
-        FROM expected AS e
-            JOIN folded_status AS f ON (f.tenant_id, f.workspace_id, f.asset_key, f.customer_id)
-                = (:tenant_id, :workspace_id, e.asset_key, e.customer_id)
-        WHERE NOT e.has_days OR f.logical_date BETWEEN e.first_day AND e.last_day
-        GROUP BY e.asset_key
+    {_FACTS}, counted AS MATERIALIZED (
+        SELECT asset_key, code, count(*) AS partitions, count(*) FILTER (WHERE is_expected) AS expected,
+            count(*) FILTER (WHERE is_expected_late) AS expected_late
+        FROM facts GROUP BY asset_key, code
+    ), there AS (
+        SELECT asset_key, sum(expected) AS expected, sum(expected_late) AS expected_late
+        FROM counted GROUP BY asset_key
     ), missing AS (
-        SELECT e.asset_key, coalesce(max(p.partitions), 0) AS present, coalesce(max(p.late), 0) AS present_late,
-            sum(CASE WHEN e.has_days THEN greatest(e.last_day - e.first_day + 1, 0) ELSE 1 END) AS expected,
-            sum(CASE WHEN e.has_days THEN greatest(e.last_late - e.first_day + 1, 0) ELSE 0 END) AS expected_late
-        FROM expected AS e LEFT JOIN present AS p USING (asset_key)
+        SELECT e.asset_key,
+            sum(CASE WHEN e.has_days THEN greatest(e.last_day - e.first_day + 1, 0) ELSE 1 END)
+                - coalesce(max(there.expected), 0) AS partitions,
+            sum(CASE WHEN e.has_days THEN greatest(e.last_late - e.first_day + 1, 0) ELSE 0 END)
+                - coalesce(max(there.expected_late), 0) AS late
+        FROM expected AS e LEFT JOIN there USING (asset_key)
         GROUP BY e.asset_key
     )
-    SELECT asset_key, code, count(*) AS partitions FROM facts GROUP BY asset_key, code
+    SELECT asset_key, code, partitions FROM counted
     UNION ALL
-    SELECT asset_key, {_LATE}, expected_late - present_late FROM missing
+    SELECT asset_key, {_LATE}, late FROM missing
     UNION ALL
-    SELECT asset_key, 0, expected - present - expected_late + present_late FROM missing
+    SELECT asset_key, 0, partitions - late FROM missing
 """)
 
 _PARTITIONS = text(f"""
-    {_FACTS}, {_EXPECTED}, told AS (
+    {_FACTS}, told AS (
         SELECT asset_key, partition_key, customer_id, customer_name, logical_date, code,
             last_materialization_run_id, last_materialization_at, last_materialization_code_version,
             last_attempt_run_id, last_attempt_at, last_attempt_outcome, is_stale_since, late_since, upstream_since,
@@ -164,7 +170,7 @@ _PARTITIONS = text(f"""
 """)
 
 _MATRIX = text(f"""
-    {_FACTS}, {_EXPECTED}, shown AS (
+    {_FACTS}, shown AS (
         SELECT customer_id, logical_date, code FROM facts
     ), account AS (
         SELECT customer_id FROM expected UNION SELECT customer_id FROM shown
