@@ -150,7 +150,7 @@ class _Desk:
             some, run_id = keys[start : start + _PER_RUN], f"run {start}"
             self._written.plan(run_id, *(Place(asset, key) for asset in assets for key in some))
             for asset in assets:
-                self._materialize(run_id, asset, some, code_version="older" if start % 10 == 0 else "")
+                self._materialize(run_id, asset, some, code_version="older" if start // _PER_RUN % 10 == 0 else "")
             self._written.end(run_id, Outcome.SUCCEEDED)
 
     def extract_again(self, *, customers: int, days: int) -> None:

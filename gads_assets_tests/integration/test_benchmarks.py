@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks import (
     load_through_dagster,
+    partition_status,
     publish_batch,
     publish_in_a_row,
     publish_into_many_pointers,
@@ -134,3 +135,18 @@ def test_an_unknown_measurement_is_refused_with_the_names_there_are(capsys: pyte
 
     assert refused.value.code == 2
     assert "publish_one_partition" in capsys.readouterr().err
+
+
+def test_the_fold_and_the_summary_are_measured_beside_reading_alone_and_dagsters_own(tmp_path: Path) -> None:
+    results = [
+        *partition_status.measure_fold(tmp_path / "fold", customers=2, days=2, warm_up=0, rounds=1),
+        *partition_status.measure_summary(tmp_path / "summary", customers=2, days=60, warm_up=0, rounds=1),
+    ]
+    assert [result.name for result in results] == [
+        "fold_events",
+        "fold_events_rate",
+        "fold_events_dagster",
+        "status_summary",
+        "status_summary_total",
+    ]
+    assert all(result.ours > 0 and result.peer_value for result in results)

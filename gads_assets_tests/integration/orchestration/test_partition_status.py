@@ -1,8 +1,11 @@
 """The status of partitions after real runs, beside Dagster's own; and the asset that writes it down."""
 
+import http.client
+import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Thread
 
 import dagster as dg
 import duckdb
@@ -21,6 +24,8 @@ from gads_assets.orchestration.status import StatusDesk
 from gads_assets.status.deriving import Selection
 from gads_assets.status.exporting import SCHEMA
 from gads_assets.status.telling import Document, told
+from gads_assets_tests.integration.conftest import wait_until
+from gads_assets_tests.status_servers import serve_status
 from gads_assets_tests.worlds import BERLIN, NEW_YORK, RAW, STATUS_URL, TABLE, TOKYO, World
 
 pytestmark = pytest.mark.filterwarnings("ignore::dagster.BetaWarning", "ignore::dagster.PreviewWarning")
@@ -258,3 +263,29 @@ def test_consumers_may_read_the_rows_and_nothing_behind_them(make_world: Callabl
         assert len(rows) == 2
         with pytest.raises(Exception, match="permission denied"):
             connection.exec_driver_sql("SELECT * FROM folded_status")
+
+
+def test_the_served_page_hears_of_a_run_while_it_goes_on(make_world: Callable[..., World]) -> None:
+    world = make_world()
+    heard: list[tuple[datetime, str]] = []
+    with serve_status(StatusDesk(world.here, world.instance).board) as server:
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+        connection.request("GET", "/api/live")
+        stream = connection.getresponse()
+
+        def listen() -> None:
+            for line in stream:
+                if line.startswith(b"data: "):
+                    heard.append((datetime.now(UTC), json.loads(line[6:])["version"]))
+
+        listener = Thread(target=listen)
+        listener.start()
+        wait_until(lambda: len(heard) == 1)
+        result = world.run(f"{NEW_YORK}|{DAY}", f"{TOKYO}|{DAY}")
+        wait_until(lambda: len(heard) >= 2)
+    listener.join(30)
+    connection.close()
+    [record] = world.instance.get_run_records(dg.RunsFilter(run_ids=[result.run_id]))
+    assert record.end_time is not None
+    assert heard[1][0] < datetime.fromtimestamp(record.end_time, UTC)
+    assert len({version for _, version in heard}) >= 2
