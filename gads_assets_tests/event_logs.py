@@ -1,12 +1,15 @@
 """Events in a real Dagster log, without the runs: as Dagster writes them, at moments of our choice."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import count
+from typing import cast
 
 import dagster as dg
 from dagster._core.events import AssetMaterializationPlannedData, DagsterEvent, StepMaterializationData
 from dagster._core.events.log import EventLogEntry
+from dagster._core.storage.event_log import SqlEventLogStorage
+from sqlalchemy import text
 
 from gads_assets.domain.partition_status import Outcome, Place
 from gads_assets.status.tracking import TrackedAsset
@@ -17,6 +20,14 @@ _ENDS = {
     Outcome.CANCELLED: dg.DagsterEventType.RUN_CANCELED,
 }
 _JOB = "__ASSET_JOB"
+
+# Dagster takes a millisecond an event. In what it stores, the partition stands as it is in the key and nowhere else.
+_CLONE = text("""
+    INSERT INTO event_logs (run_id, event, dagster_event_type, timestamp, step_key, asset_key, partition)
+    SELECT run_id, replace(event, partition, copy), dagster_event_type, timestamp, step_key, asset_key, copy
+    FROM event_logs CROSS JOIN unnest(CAST(:copies AS text[])) WITH ORDINALITY AS copies (copy, number)
+    WHERE id = (SELECT max(id) FROM event_logs WHERE run_id = :run_id) ORDER BY number
+""")
 
 
 class MadeLog:
@@ -34,6 +45,25 @@ class MadeLog:
     def materialize(self, run_id: str, *places: Place, at: datetime | None = None, code_version: str = "") -> None:
         self.store(self.materialized(run_id, place, at=at, code_version=code_version) for place in places)
 
+    def plan_many(self, run_id: str, asset_key: str, partition_keys: Sequence[str]) -> None:
+        """As `plan`, in two statements however many there are: the first event is Dagster's, the others its copies."""
+        self._store_many(self.planned(run_id, Place(asset_key, partition_keys[0])), partition_keys[1:])
+
+    def materialize_many(
+        self,
+        run_id: str,
+        asset_key: str,
+        partition_keys: Sequence[str],
+        *,
+        at: datetime | None = None,
+        code_version: str = "",
+        metadata: Mapping[str, object] | None = None,
+    ) -> None:
+        """All at the same moment, with the same metadata."""
+        first = Place(asset_key, partition_keys[0])
+        entry = self.materialized(run_id, first, at=at, code_version=code_version, metadata=metadata)
+        self._store_many(entry, partition_keys[1:])
+
     def end(self, run_id: str, outcome: Outcome, *, at: datetime | None = None) -> None:
         event = DagsterEvent(event_type_value=_ENDS[outcome].value, job_name=_JOB, message="")
         self.instance.event_log_storage.store_event(self._entry(run_id, event, at))
@@ -46,6 +76,12 @@ class MadeLog:
     def store(self, entries: Iterable[EventLogEntry]) -> None:
         if stored := list(entries):
             self.instance.event_log_storage.store_event_batch(stored)
+
+    def _store_many(self, entry: EventLogEntry, partition_keys: Sequence[str]) -> None:
+        self.store([entry])
+        storage = cast("SqlEventLogStorage", self.instance.event_log_storage)
+        with storage.index_connection() as connection:
+            connection.execute(_CLONE, {"run_id": entry.run_id, "copies": list(partition_keys)})
 
     def planned(self, run_id: str, place: Place) -> EventLogEntry:
         asset_key = dg.AssetKey(place.asset_key.split("/"))
