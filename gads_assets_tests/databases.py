@@ -9,7 +9,7 @@ from gads_assets.state.connection import open_engine, parse_database_url
 _DATABASE: Final = "test"
 
 
-def make_template(server_url: str, name: str, fill: Callable[[str], None], *, of: str | None = None) -> str:
+def make_template(server_url: str, name: str, fill: Callable[[str], object], *, of: str | None = None) -> str:
     """Filled under the name that its copies get, since roles carry the database's: a copy needs no migration."""
     execute(server_url, f"CREATE DATABASE {_DATABASE}" + (f" TEMPLATE {of} STRATEGY file_copy" if of else ""))
     fill(named(server_url, _DATABASE))
