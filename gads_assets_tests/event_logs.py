@@ -14,12 +14,20 @@ from sqlalchemy import text
 from gads_assets.domain.partition_status import Outcome, Place
 from gads_assets.status.tracking import TrackedAsset
 
-_ENDS = {
+ENDS = {
     Outcome.SUCCEEDED: dg.DagsterEventType.RUN_SUCCESS,
     Outcome.FAILED: dg.DagsterEventType.RUN_FAILURE,
     Outcome.CANCELLED: dg.DagsterEventType.RUN_CANCELED,
 }
-_JOB = "__ASSET_JOB"
+JOB = "__ASSET_JOB"
+
+# Dagster takes a millisecond an event. In what it stores, the partition stands as it is in the key and nowhere else.
+_CLONE = text("""
+    INSERT INTO event_logs (run_id, event, dagster_event_type, timestamp, step_key, asset_key, partition)
+    SELECT run_id, replace(event, partition, copy), dagster_event_type, timestamp, step_key, asset_key, copy
+    FROM event_logs CROSS JOIN unnest(CAST(:copies AS text[])) WITH ORDINALITY AS copies (copy, number)
+    WHERE id = (SELECT max(id) FROM event_logs WHERE run_id = :run_id) ORDER BY number
+""")
 
 # Dagster takes a millisecond an event. In what it stores, the partition stands as it is in the key and nowhere else.
 _CLONE = text("""
@@ -65,7 +73,7 @@ class MadeLog:
         self._store_many(entry, partition_keys[1:])
 
     def end(self, run_id: str, outcome: Outcome, *, at: datetime | None = None) -> None:
-        event = DagsterEvent(event_type_value=_ENDS[outcome].value, job_name=_JOB, message="")
+        event = DagsterEvent(event_type_value=ENDS[outcome].value, job_name=JOB, message="")
         self.instance.event_log_storage.store_event(self._entry(run_id, event, at))
 
     def run(self, run_id: str, *places: Place, outcome: Outcome, materializes: Iterable[Place] = ()) -> None:
@@ -86,7 +94,7 @@ class MadeLog:
     def planned(self, run_id: str, place: Place) -> EventLogEntry:
         asset_key = dg.AssetKey(place.asset_key.split("/"))
         data = AssetMaterializationPlannedData(asset_key, partition=place.partition_key)
-        event = DagsterEvent.build_asset_materialization_planned_event(_JOB, "__".join(asset_key.path), data)
+        event = DagsterEvent.build_asset_materialization_planned_event(JOB, "__".join(asset_key.path), data)
         return self._entry(run_id, event, None)
 
     def materialized(
@@ -107,7 +115,7 @@ class MadeLog:
         )
         event = DagsterEvent(
             event_type_value=dg.DagsterEventType.ASSET_MATERIALIZATION.value,
-            job_name=_JOB,
+            job_name=JOB,
             step_key="__".join(materialization.asset_key.path),
             event_specific_data=StepMaterializationData(materialization),
             message="",
@@ -123,7 +131,7 @@ class MadeLog:
             run_id=run_id,
             timestamp=moment.timestamp(),
             step_key=event.step_key,
-            job_name=_JOB,
+            job_name=JOB,
             dagster_event=event,
         )
 

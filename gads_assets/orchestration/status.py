@@ -1,6 +1,6 @@
 """Partition status as an asset: the rows folded, swept and written as one Parquet file, and their counts over time."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property, partial
 from typing import cast
@@ -34,11 +34,20 @@ from gads_assets.warehouse.pointers import pointers_of
 class StatusDesk:
     """The status of one home's partitions: what folds, derives and tells it, wired to its database and its log."""
 
-    def __init__(self, here: Workplace, instance: dg.DagsterInstance) -> None:
+    def __init__(
+        self,
+        here: Workplace,
+        instance: dg.DagsterInstance,
+        *,
+        assets: Sequence[TrackedAsset] | None = None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        """Of the catalog's assets, unless others are given; `now` is when the board is asked."""
         self._here = here
         self._instance = instance
+        self._now = now
         self.workspace = Workspace(tenant_id=here.settings.tenant_id, workspace_id=here.settings.workspace_id)
-        self.assets = tracked_assets(here.catalog)
+        self.assets = tracked_assets(here.catalog) if assets is None else [*assets]
 
     @cached_property
     def log(self) -> EventLog:
@@ -65,7 +74,7 @@ class StatusDesk:
             read_pointer=self._read_pointer,
             instance=self._instance,
             dagster_url=self._here.settings.dagster_url,
-            now=lambda: datetime.now(UTC),
+            now=self._now,
         )
 
     def _read_pointer(self, key: PartitionKey) -> Mapping[str, object] | None:

@@ -7,6 +7,7 @@ from gads_assets.errors import WarehouseError
 from gads_assets.status.board import StatusBoard
 from gads_assets.status.deriving import Selection
 from gads_assets.status.rendering import render_page
+from gads_assets.status.telling import Document
 
 _MOST_IN_FULL: Final = 200
 """Partitions of an asset that are put inside with all that is known of them; each takes a few questions."""
@@ -17,9 +18,7 @@ def write_page(target: Path, board: StatusBoard, selection: Selection) -> int:
     shown = [asset for asset in selection.assets if asset.has_days]
     data = {
         "overview": board.overview(),
-        "matrices": {
-            asset.asset_key: board.matrix(asset.asset_key, selection.first, selection.last) for asset in shown
-        },
+        "matrices": {asset.asset_key: _matrix(board, asset.asset_key, selection) for asset in shown},
         "partitions": {
             asset.asset_key: board.remarkable(asset.asset_key, selection, limit=_MOST_IN_FULL) for asset in shown
         },
@@ -32,3 +31,11 @@ def write_page(target: Path, board: StatusBoard, selection: Selection) -> int:
             f"{target} cannot be written ({error.strerror or error}); name a file in a folder of yours"
         ) from error
     return len(document)
+
+
+def _matrix(board: StatusBoard, asset_key: str, selection: Selection) -> Document:
+    """Of the selected customers only: whoever gets the file of one is not to read of the others."""
+    matrix = board.matrix(asset_key, selection.first, selection.last)
+    if selection.customer_ids is None:
+        return matrix
+    return {**matrix, "rows": [row for row in matrix["rows"] if row["customer_id"] in selection.customer_ids]}

@@ -3,29 +3,31 @@
 import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from datetime import timedelta
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import Browser, Locator, Page
 
-from gads_assets_tests.acceptance import made_up_status as made_up
-from gads_assets_tests.acceptance.made_up_status import LAST_DAY, made_up_status
+from gads_assets_tests.acceptance.written_status import LAST_DAY, Look, customers_of
 
-BAKERY, CYCLES, DENTAL, CAFE, GARDEN, HOSTILE_ID = list(made_up_status(6).customers)
-DAY, DAY_BEFORE, TWO_BEFORE = (LAST_DAY - timedelta(days=days) for days in range(3))
+CUSTOMERS = customers_of(12)
+BAKERY, CYCLES, DENTAL, CAFE, GARDEN, MUELLER, *_ = CUSTOMERS
+DAY, DAY_BEFORE = LAST_DAY, LAST_DAY - timedelta(days=1)
+# Of the bakery, newest day first. Eight days may be missing before one is overdue.
 EVERY_LOOK = {
-    made_up.FRESH: "materialized",
-    made_up.UPSTREAM_CHANGED: "stale: upstream changed",
-    made_up.LATE: "stale: not renewed in time",
-    made_up.CODE_CHANGED_CANCELLED: "stale: code changed, last attempt cancelled",
-    made_up.FAILED: "materialized, last attempt failed",
-    made_up.FAILED_AND_STALE: "materialized, last attempt failed, stale: upstream changed",
-    made_up.CANCELLED: "materialized, last attempt cancelled",
-    made_up.NEVER: "never materialized",
-    made_up.NEVER_FAILED: "never materialized, last attempt failed",
-    made_up.OVERDUE: "never materialized, overdue",
-    made_up.OVERDUE_FAILED: "never materialized, overdue, last attempt failed",
+    Look.FRESH: "materialized",
+    Look.UPSTREAM_CHANGED: "stale: upstream changed",
+    Look.CODE_CHANGED_CANCELLED: "stale: code changed, last attempt cancelled",
+    Look.FAILED: "materialized, last attempt failed",
+    Look.FAILED_AND_STALE: "materialized, last attempt failed, stale: upstream changed",
+    Look.CANCELLED: "materialized, last attempt cancelled",
+    Look.NEVER: "never materialized",
+    Look.NEVER_FAILED: "never materialized, last attempt failed",
+    Look.OVERDUE: "never materialized, overdue",
+    Look.OVERDUE_FAILED: "never materialized, overdue, last attempt failed",
+    Look.LATE: "stale: not renewed in time",
+    Look.WITHDRAWN: "materialized, withdrawn",
 }
 
 OpenPage = Callable[..., AbstractContextManager[Page]]
@@ -69,6 +71,11 @@ def open_status(
 
 def cell(page: Page, name: str, day: object) -> Locator:
     return page.locator(f"[role=gridcell][aria-label^={json.dumps(f'{name}, {day}, ')}]")
+
+
+def day_of(look: Look) -> date:
+    """The bakery's day that has it."""
+    return LAST_DAY - timedelta(days=list(EVERY_LOOK).index(look))
 
 
 def status_box(page: Page, title: str) -> Locator:

@@ -8,35 +8,53 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
+from gads_assets.domain.partition_status import Outcome
+from gads_assets.status.deriving import Selection
 from gads_assets.status.rendering import render_page
-from gads_assets_tests.acceptance import made_up_status as made_up
-from gads_assets_tests.acceptance.made_up_status import LAST_DAY, MadeUpStatus, made_up_status
-from gads_assets_tests.acceptance.status_page import (
-    BAKERY,
-    CYCLES,
-    DAY,
-    DAY_BEFORE,
-    TWO_BEFORE,
-    OpenPage,
-    cell,
-    open_status,
+from gads_assets.status.snapshot import write_page
+from gads_assets_tests.acceptance.browser import environment_of, run_gads
+from gads_assets_tests.acceptance.status_page import BAKERY, CYCLES, DAY, OpenPage, cell, day_of, open_status
+from gads_assets_tests.acceptance.written_status import (
+    AD_GROUP,
+    CAMPAIGN,
+    FIRST_DAY,
+    HOSTILE,
+    LAST_DAY,
+    NOW,
+    Look,
+    WrittenStatus,
+    customers_of,
 )
 from gads_assets_tests.status_servers import serve_status
 
 MANY_CUSTOMERS, MANY_DAYS = 200, 400
+LATE_CUSTOMER = sorted(customers_of(MANY_CUSTOMERS).values())[-2]
 
 # Size
 
 
+@pytest.fixture
+def many_statuses(bare_statuses: WrittenStatus) -> WrittenStatus:
+    """Of every hundredth partition the last attempt failed, some are of other code, and one customer begins late."""
+    customers = customers_of(MANY_CUSTOMERS)
+    [late] = [customer_id for customer_id, name in customers.items() if name == LATE_CUSTOMER]
+    bare_statuses.register(customers)
+    days = [FIRST_DAY + timedelta(days=number) for number in range(MANY_DAYS)]
+    made = [f"{customer_id}|{day}" for customer_id in customers for day in days[50 if customer_id == late else 0 :]]
+    bare_statuses.log.materialize_many("filled", CAMPAIGN, made, at=NOW - timedelta(hours=2))
+    bare_statuses.log.materialize_many("before", CAMPAIGN, made[7::150], at=NOW, code_version="schema-0")
+    bare_statuses.log.plan_many("retried", CAMPAIGN, [*made[::100], f"{late}|{FIRST_DAY}"])
+    bare_statuses.log.end("retried", Outcome.FAILED, at=NOW - timedelta(hours=1))
+    bare_statuses.board.version()
+    return bare_statuses
+
+
 def test_eighty_thousand_cells_are_shown_by_a_few_thousand_elements(
-    browser: Browser, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    browser: Browser, many_statuses: WrittenStatus, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    statuses = made_up_status(MANY_CUSTOMERS)
-    last_name = list(statuses.customers.values())[-1]
-    first_day = LAST_DAY - timedelta(days=MANY_DAYS - 1)
-    statuses.change(list(statuses.customers)[-1], first_day, made_up.OVERDUE_FAILED)
+    last_name, first_day = LATE_CUSTOMER, FIRST_DAY
     with (
-        serve_status(statuses) as server,
+        serve_status(many_statuses.board) as server,
         open_status(browser, server.address, tmp_path, f"/#from={first_day}&to={LAST_DAY}") as page,
     ):
         grid = page.get_by_role("grid")
@@ -167,9 +185,9 @@ def _corner_colour(page: Page, sample: Locator) -> list[int]:
     return colour
 
 
-def test_nothing_moves_for_who_asked_for_stillness(status_page: OpenPage, statuses: MadeUpStatus) -> None:
+def test_nothing_moves_for_who_asked_for_stillness(status_page: OpenPage, statuses: WrittenStatus) -> None:
     with status_page(reduced_motion="reduce") as page:
-        statuses.change(CYCLES, DAY, made_up.FAILED)
+        statuses.change(CYCLES, DAY, Look.FAILED)
         expect(page.locator(".is-changed")).to_have_count(1)
         assert page.locator(".is-changed").evaluate("cell => cell.getAnimations().length") == 0
 
@@ -187,36 +205,79 @@ def test_system_colours_keep_the_shapes(status_page: OpenPage) -> None:
 # The file
 
 
-def test_a_file_shows_the_same_and_asks_nobody(browser: Browser, statuses: MadeUpStatus, tmp_path: Path) -> None:
-    asset = "google_ads/campaign"
-    known = f"{BAKERY}|{DAY_BEFORE}"
-    document, _ = render_page(
-        {
-            "overview": statuses.overview(),
-            "matrices": {asset: statuses.matrix(asset, None, None)},
-            "partitions": {asset: {known: statuses.partition(asset, known)}},
-        }
-    )
+def test_a_file_shows_the_same_and_asks_nobody(browser: Browser, statuses: WrittenStatus, tmp_path: Path) -> None:
     file = tmp_path / "status.html"
-    file.write_text(document, encoding="utf-8")
+    inside = [asset for asset in statuses.assets if asset.query_name == "campaign"]
+    write_page(file, statuses.board, Selection(assets=inside))
     asked: list[str] = []
     with open_status(browser, "http://127.0.0.1:9", tmp_path, f"{file.as_uri()}#customer=bakery") as page:
         page.on("request", lambda request: asked.append(request.url))
         expect(page.locator("#live")).to_have_text("Saved file")
         expect(page.locator("[role=rowheader]")).to_have_count(2)
-        cell(page, "Harbor Street Bakery", DAY_BEFORE).click()
+        cell(page, "Harbor Street Bakery", day_of(Look.LATE)).click()
         drawer = page.get_by_role("dialog")
         expect(drawer.locator(".verdict")).to_have_text("Shown data is good but stale")
         page.keyboard.press("Escape")
-        cell(page, "Harbor Street Bakery", TWO_BEFORE).click()
-        expect(drawer.locator(".verdict")).to_have_text("Stale: not renewed in time")
+        cell(page, "Harbor Street Bakery", day_of(Look.OVERDUE_FAILED)).click()
+        expect(drawer.locator(".verdict")).to_have_text("Never materialized, overdue, last attempt failed")
         expect(drawer).to_contain_text("on the served page")
         page.keyboard.press("Escape")
         page.get_by_label("First day").fill("2026-11-10")
         expect(page.get_by_role("grid")).to_have_attribute("aria-colcount", "9")
-        expect(cell(page, "Harbor Street Bakery", TWO_BEFORE)).to_have_attribute(
-            "aria-label", re.compile("not renewed")
+        expect(cell(page, "Harbor Street Bakery", day_of(Look.UPSTREAM_CHANGED))).to_have_attribute(
+            "aria-label", re.compile("upstream changed$")
         )
-        page.get_by_label("Query").select_option("ad_group")
-        expect(page.get_by_role("alert")).to_contain_text("This file holds no days of google_ads/ad_group")
+        assert page.get_by_label("Query").locator("option").all_inner_texts() == ["campaign", "raw/campaign"]
+        page.get_by_label("Query").select_option("raw/campaign")
+        expect(page.get_by_role("grid", name="raw/campaign")).to_be_visible()
         assert asked == []
+
+
+def test_a_link_to_a_query_that_is_not_in_the_file_shows_one_that_is(
+    browser: Browser, statuses: WrittenStatus, tmp_path: Path
+) -> None:
+    file = tmp_path / "status.html"
+    [campaign] = [asset for asset in statuses.assets if asset.asset_key == CAMPAIGN]
+    write_page(file, statuses.board, Selection(assets=[campaign]))
+    with open_status(browser, "http://127.0.0.1:9", tmp_path, f"{file.as_uri()}#asset={AD_GROUP}") as page:
+        expect(page.get_by_role("grid", name="campaign")).to_be_visible()
+        expect(page.get_by_role("alert")).to_be_hidden()
+
+
+def test_an_address_that_is_a_script_is_no_link(browser: Browser, statuses: WrittenStatus, tmp_path: Path) -> None:
+    """No backend of ours gives one; a file may have been through anybody's hands."""
+    known = f"{BAKERY}|{DAY}"
+    partition = statuses.board.partition(CAMPAIGN, known)
+    [run] = partition["runs"]
+    partition["runs"] = [run, {**run, "run_id": "00000000-hostile", "url": "javascript:alert(1)"}]
+    document, _ = render_page(
+        {
+            "overview": {**statuses.board.overview(), "dagster_url": "javascript:alert(1)"},
+            "matrices": {CAMPAIGN: statuses.board.matrix(CAMPAIGN)},
+            "partitions": {CAMPAIGN: {known: partition}},
+        }
+    )
+    file = tmp_path / "status.html"
+    file.write_text(document, encoding="utf-8")
+    with open_status(browser, "http://127.0.0.1:9", tmp_path, f"{file.as_uri()}#partition={known}") as page:
+        runs = page.get_by_role("dialog").locator(".runs")
+        expect(runs.get_by_role("listitem")).to_have_count(2)
+        expect(runs.get_by_role("link")).to_have_count(1)
+        expect(runs).to_contain_text("00000000")
+        expect(page.locator("#dagster")).to_be_hidden()
+
+
+def test_the_command_writes_a_file_with_the_drawer_of_what_failed(
+    browser: Browser, statuses: WrittenStatus, tmp_path: Path
+) -> None:
+    file, day = tmp_path / "status.html", day_of(Look.FAILED)
+    environment = environment_of(statuses.here.settings.home, GADS_DATABASE_URL=statuses.here.database_url)
+    days = ("--from", "2026-11-01", "--to", str(LAST_DAY))
+    run_gads(environment, "status", "--query", "campaign", "--customer-id", BAKERY, *days, "--html", str(file))
+    with open_status(browser, "http://127.0.0.1:9", tmp_path, file.as_uri()) as page:
+        expect(page.locator("[role=rowheader]")).to_have_count(1)
+        cell(page, "Harbor Street Bakery", day).click()
+        drawer = page.get_by_role("dialog", name=f"Harbor Street Bakery, {day}")
+        expect(drawer.locator(".verdict")).to_contain_text("the last attempt failed")
+        expect(drawer.locator(".attempts > li").first).to_contain_text(f"quota: the quota is exhausted for {HOSTILE}")
+        expect(drawer.locator(".runs").get_by_role("link")).to_have_count(2)

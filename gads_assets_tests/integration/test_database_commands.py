@@ -14,7 +14,7 @@ from sqlalchemy import text
 from gads_assets.state.connection import open_engine, parse_database_url
 from gads_assets.state.server import database_status, stop_database
 from gads_assets.state.tables import VERSION_TABLE
-from gads_assets_tests.integration.conftest import execute, named
+from gads_assets_tests.databases import execute, named
 from gads_assets_tests.ledgers import SCHEMA_HEAD
 
 PROGRAM = Path(sys.executable).parent / "gads"

@@ -23,7 +23,7 @@ from sqlalchemy import Engine
 
 from gads_assets.domain.keys import RunId
 from gads_assets.domain.state import DemotionIntent, Judgement, PartitionState
-from gads_assets_tests.integration.conftest import execute
+from gads_assets_tests.databases import execute
 from gads_assets_tests.integration.crashing import Actors, Crash, Moment, actors
 from gads_assets_tests.integration.modelled_ledger import DAYS, Ledger, Run, Verdict, contrary
 from gads_assets_tests.integration.state_model import Partition, judged

@@ -23,7 +23,7 @@ from gads_assets.state.partition_states import StateStore
 from gads_assets.state.roles import GRANTS, found_grants, role_names, wanted_grants
 from gads_assets.state.run_records import RunRecords
 from gads_assets.state.tables import KEY_COLUMNS, VERSION_TABLE, metadata
-from gads_assets_tests.integration.conftest import execute, named
+from gads_assets_tests.databases import execute, named
 from gads_assets_tests.ledgers import (
     KEY,
     NOW,

@@ -45,10 +45,12 @@ class PartitionDrawer {
   /** New content under the reader's eyes: the place stays, and the link that has the keyboard keeps it. */
   replace(content) {
     const { scrollTop } = this.body;
-    const focusable = () => [...this.body.querySelectorAll("a, button")];
-    const focused = focusable().indexOf(document.activeElement);
+    const focused = document.activeElement;
+    // Newer runs come before it, so it is found by where it leads; of several to the same place, by its turn.
+    const alike = () => [...this.body.querySelectorAll("a, button")].filter(({ href }) => href === focused.href);
+    const turn = this.body.contains(focused) ? alike().indexOf(focused) : -1;
     this.body.replaceChildren(...content);
     this.body.scrollTop = scrollTop;
-    if (focused >= 0) (focusable()[focused] ?? this.title).focus({ preventScroll: true });
+    if (turn >= 0) (alike()[turn] ?? this.title).focus({ preventScroll: true });
   }
 }

@@ -50,13 +50,13 @@ class OverviewPanel {
   }
 
   /** `inSight` counts the days of the matrix, where there is one. */
-  showCounts({ counts = {}, flags = {} }, inSight, statuses) {
+  showCounts({ counts = {}, flags = {}, stale_reasons: reasons = {} }, inSight, statuses) {
     for (const [value, tile] of this.tiles) {
       tile.count.textContent = NUMBERS.format(counts[value] ?? 0);
       tile.note.textContent = inSight ? `${NUMBERS.format(inSight.get(value) ?? 0)} in these days` : "";
       tile.box.checked = statuses.includes(value);
     }
-    byId("flags").textContent = flagWords(flags);
+    byId("flags").textContent = flagWords(flags, reasons);
   }
 
   /** Assets that have one partition a customer. */
@@ -71,15 +71,22 @@ class OverviewPanel {
 }
 
 /** What is true of partitions besides their status, each wherever it is true. */
-function flagWords(flags) {
+function flagWords(flags, reasons) {
   const words = [
-    [flags.stale, "stale"],
+    [flags.stale, `stale${whyWords(reasons)}`],
     [flags.last_attempt_failed, "with a failed last attempt"],
     [flags.last_attempt_cancelled, "with a cancelled last attempt"],
     [flags.overdue, "overdue"],
+    [flags.withdrawn, "withdrawn from readers"],
   ];
   const told = words.filter(([count]) => count).map(([count, what]) => `${NUMBERS.format(count)} ${what}`);
   return told.length ? `Of all days, whatever their status: ${told.join(", ")}.` : "";
+}
+
+function whyWords(reasons) {
+  const why = Object.entries(reasons).filter(([, count]) => count)
+    .map(([code, count]) => `${NUMBERS.format(count)} ${reasonWords(code)}`);
+  return why.length ? ` (${why.join(", ")})` : "";
 }
 
 function assetGroup(label, assets, kind) {

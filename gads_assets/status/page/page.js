@@ -70,7 +70,9 @@ class StatusPage {
     const turn = this.nextTurn();
     const { asset, from, to } = this.view;
     if (!asset) {
-      this.showEmpty("The catalog has no query with days yet.", "Add one to google_apis.yaml, then reload this page.");
+      if (this.source.live) {
+        this.showEmpty("The catalog has no query with days yet.", "Add one to google_apis.yaml, then reload this page.");
+      } else this.showEmpty("This file holds no query with days.", "The served page has them: gads status serve");
       return;
     }
     if (this.daysAreReversed()) {

@@ -38,6 +38,7 @@ function statusLine(partition) {
     display: partition.display,
     stale_reason: partition.stale_reason_code,
     last_attempt: partition.last_attempt?.outcome,
+    is_withdrawn: isWithdrawn(partition),
   });
   return element("div", { class: "verdict-block" },
     element("p", { class: "verdict" }, sample(kind.look), element("strong", { text: verdictWords(partition) })),
@@ -45,9 +46,16 @@ function statusLine(partition) {
       element("code", { text: partition.partition_key })));
 }
 
-function verdictWords({ display, stale_reason_code: reason, last_attempt: attempt }) {
+function isWithdrawn({ flags = [] }) {
+  return flags.includes("withdrawn");
+}
+
+function verdictWords(partition) {
+  const { display, stale_reason_code: reason, last_attempt: attempt } = partition;
   const attemptWords = { FAILED: "; the last attempt failed", CANCELLED: "; the last attempt was cancelled" };
   const ending = attemptWords[attempt?.outcome] ?? "";
+  // Whatever the status: there is nothing to be seen of it.
+  if (isWithdrawn(partition)) return `Its rows were withdrawn from readers${reason ? ", and are stale" : ""}${ending}`;
   switch (display) {
     case "Materialized":
       return `Shown data is good and up to date${ending}`;

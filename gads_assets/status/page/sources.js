@@ -32,15 +32,13 @@ async function fetchDocument(path, parameters, signal) {
   return body;
 }
 
+/** Only what is inside can be chosen: a query without its days would lead nowhere. */
 function embeddedSource({ overview, matrices, partitions }) {
+  const assets = overview.assets.filter(({ asset_key: key, has_days: hasDays }) => !hasDays || key in matrices);
   return {
     live: false,
-    overview: async () => overview,
-    matrix: async (asset, from, to) => {
-      const matrix = matrices[asset];
-      if (!matrix) throw new Error(`This file holds no days of ${asset}; the served page does.`);
-      return partOfMatrix(matrix, from, to);
-    },
+    overview: async () => ({ ...overview, assets }),
+    matrix: async (asset, from, to) => partOfMatrix(matrices[asset], from, to),
     partition: async (asset, partition) => partitions[asset]?.[partition] ?? null,
   };
 }

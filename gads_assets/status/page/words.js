@@ -42,7 +42,8 @@ const LEGEND = [
   { look: "s-never s-overdue", title: "Overdue", meaning: "no data yet, and its deadline has passed" },
   { look: "s-failed m-stale", title: "Upper corner", meaning: "stale as well" },
   { look: "s-stale a-failed", title: "Lower corner", meaning: "the last attempt failed" },
-  { look: "s-materialized a-cancelled", title: "Bar", meaning: "the last attempt was cancelled" },
+  { look: "s-materialized a-cancelled", title: "Bar below", meaning: "the last attempt was cancelled" },
+  { look: "s-materialized w-withdrawn", title: "Bar at the side", meaning: "its rows were withdrawn from readers" },
 ];
 
 // A day that is not open yet, or that the query does not have.
@@ -53,7 +54,7 @@ function reasonWords(code) {
 }
 
 /** What a cell of the matrix looks like and says, from the matrix's legend. */
-function cellKind({ display, stale_reason: reason, last_attempt: attempt }) {
+function cellKind({ display, stale_reason: reason, last_attempt: attempt, is_withdrawn: withdrawn }) {
   const never = display === "NeverMaterialized";
   const overdue = never && reason === "FRESHNESS_POLICY";
   const looks = [STATUSES.find(({ value }) => value === display)?.look ?? "s-never"];
@@ -70,6 +71,10 @@ function cellKind({ display, stale_reason: reason, last_attempt: attempt }) {
   if (attempt === "CANCELLED") {
     looks.push("a-cancelled");
     words.push("last attempt cancelled");
+  }
+  if (withdrawn) {
+    looks.push("w-withdrawn");
+    words.push("withdrawn");
   }
   return { display, look: looks.join(" "), words: words.join(", ") };
 }

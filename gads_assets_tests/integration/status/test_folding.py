@@ -222,3 +222,23 @@ def test_the_roles_let_only_the_reporter_write_and_nobody_delete(desk: Desk) -> 
             if role is not Role.REPORTER:
                 with pytest.raises(Exception, match="permission denied"):
                     connection.execute(text("UPDATE folded_status SET last_attempt_outcome = 'SUCCEEDED'"))
+
+
+def test_many_events_at_once_fold_into_the_rows_of_as_many_single_ones(desk: Desk) -> None:
+    """What tests and benchmarks write quickly is what Dagster would have written."""
+    days = [START.date() - timedelta(days=age) for age in range(20)]
+    places = [place(TABLE, SHOES, day) for day in days]
+    keys = [place(TABLE, BIKES, day).partition_key for day in days]
+    desk.written.plan("good", *places)
+    desk.written.materialize("good", *places, at=START)
+    desk.written.plan("bad", *places)
+    desk.written.plan_many("good", TABLE, keys)
+    desk.written.materialize_many("good", TABLE, keys, at=START)
+    desk.written.plan_many("bad", TABLE, keys)
+    desk.written.end("bad", Outcome.FAILED, at=START + timedelta(hours=1))
+    desk.fold()
+    own = {"customer_id", "partition_key", "materialization_event"}
+    told = [{name: value for name, value in row.items() if name not in own} for row in desk.rows()]
+    assert told[:20] == told[20:]
+    stored = desk.instance.get_records_for_run("good", of_type=dg.DagsterEventType.ASSET_MATERIALIZATION).records
+    assert [record.partition_key for record in stored] == [*(each.partition_key for each in places), *keys]

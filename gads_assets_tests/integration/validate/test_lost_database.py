@@ -12,7 +12,7 @@ from gads_assets.domain.roles import Role
 from gads_assets.domain.state import AttemptOutcome, PartitionStatus, Reconcilable
 from gads_assets.extract.restoring import restore_extractions
 from gads_assets.warehouse.publishing import current_state
-from gads_assets_tests.integration.conftest import execute
+from gads_assets_tests.databases import execute
 from gads_assets_tests.ledgers import NOW, new_override_id
 from gads_assets_tests.sealed_runs import key
 from gads_assets_tests.sites import Site
