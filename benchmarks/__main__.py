@@ -23,6 +23,7 @@ from benchmarks import (
     publish_one_partition,
     reading,
     record_verdicts,
+    status_page,
     validate_batch,
 )
 from benchmarks.results import Result, belongs, document, results_of_others
@@ -49,6 +50,7 @@ WITHOUT_SPARK: Final[dict[str, Callable[[Path], list[Result]]]] = {
     "record_verdicts": record_verdicts.measure,
     "fold_events": partition_status.measure_fold,
     "status_summary": partition_status.measure_summary,
+    "status_page": status_page.measure,
 }
 NAMES: Final = ("demo", *WITHOUT_SPARK, *IN_A_WARM_SESSION)
 

@@ -30,7 +30,7 @@ from gads_assets_tests.event_logs import MadeLog
 
 RAW: Final = "google_ads/raw/campaign"
 TABLE: Final = "google_ads/campaign"
-_FIRST_DAY: Final = date(2024, 1, 1)
+FIRST_DAY: Final = date(2024, 1, 1)
 _EXTRACTED: Final = datetime(2026, 11, 1, tzinfo=UTC)
 _PER_RUN: Final = 400
 _WANTED_RATE: Final = 20_000.0
@@ -44,7 +44,7 @@ def measure_fold(
 ) -> list[Result]:
     """Each partition was planned and materialized, raw and published: four events, and one a run for its end."""
     partitions = customers * days
-    with _desk(folder) as desk:
+    with open_desk(folder) as desk:
         desk.fill([RAW, TABLE], customers=customers, days=days)
         highest = desk.log.highest()
 
@@ -94,7 +94,7 @@ def measure_summary(
 ) -> list[Result]:
     """Of one asset, with partitions that are stale for each of the reasons."""
     partitions = customers * days
-    with _desk(folder) as desk:
+    with open_desk(folder) as desk:
         desk.fill([TABLE], customers=customers, days=days)
         desk.extract_again(customers=customers, days=days)
         desk.fold()
@@ -129,7 +129,7 @@ def measure_summary(
     ]
 
 
-class _Desk:
+class Desk:
     """A home whose log holds as many runs as wanted; each is written by Dagster's own storage."""
 
     def __init__(self, here: Workplace, instance: dg.DagsterInstance) -> None:
@@ -138,14 +138,12 @@ class _Desk:
         self._desk = StatusDesk(here, instance)
         self._written = MadeLog(instance, self._desk.assets, start=_EXTRACTED)
         self.log = self._desk.log
+        self.board = self._desk.board
         self.statuses = self._desk.statuses
 
     def fill(self, assets: Sequence[str], *, customers: int, days: int) -> None:
         """Runs of the default size, all of which went well; a few published what an older version had made."""
-        ids = [CustomerId(f"{1_000_000_000 + number}") for number in range(customers)]
-        accounts = [_account(customer_id) for customer_id in ids]
-        register_accounts(self._here, accounts, now=_EXTRACTED)
-        keys = [f"{customer_id}|{_FIRST_DAY + timedelta(days=day)}" for customer_id in ids for day in range(days)]
+        keys = self.register(customers=customers, days=days)
         for start in range(0, len(keys), _PER_RUN):
             some, run_id = keys[start : start + _PER_RUN], f"run {start}"
             self._written.plan(run_id, *(Place(asset, key) for asset in assets for key in some))
@@ -153,10 +151,23 @@ class _Desk:
                 self._materialize(run_id, asset, some, code_version="older" if start // _PER_RUN % 10 == 0 else "")
             self._written.end(run_id, Outcome.SUCCEEDED)
 
+    def fill_at_once(self, asset: str, *, customers: int, days: int) -> None:
+        """One run, whose events are copies of Dagster's first; one in ten of its partitions failed since."""
+        keys = self.register(customers=customers, days=days)
+        self._written.materialize_many("all", asset, keys)
+        self._written.plan_many("retry", asset, keys[::10])
+        self._written.end("retry", Outcome.FAILED)
+
+    def register(self, *, customers: int, days: int) -> list[str]:
+        """The partitions of so many customers and days."""
+        ids = [CustomerId(f"{1_000_000_000 + number}") for number in range(customers)]
+        register_accounts(self._here, [_account(customer_id) for customer_id in ids], now=_EXTRACTED)
+        return [f"{customer_id}|{FIRST_DAY + timedelta(days=day)}" for customer_id in ids for day in range(days)]
+
     def extract_again(self, *, customers: int, days: int) -> None:
         """Some days of every customer, without publishing them."""
         for number in range(customers):
-            keys = [f"{1_000_000_000 + number}|{_FIRST_DAY + timedelta(days=day)}" for day in range(0, days, 50)]
+            keys = [f"{1_000_000_000 + number}|{FIRST_DAY + timedelta(days=day)}" for day in range(0, days, 50)]
             self._materialize(f"again {number}", RAW, keys, code_version="")
             self._written.end(f"again {number}", Outcome.SUCCEEDED)
 
@@ -176,7 +187,7 @@ class _Desk:
 
     def selection(self, days: int) -> Selection:
         [table] = [asset for asset in self._desk.assets if asset.asset_key == TABLE]
-        return Selection(assets=[table], first=_FIRST_DAY, last=_FIRST_DAY + timedelta(days=days - 1))
+        return Selection(assets=[table], first=FIRST_DAY, last=FIRST_DAY + timedelta(days=days - 1))
 
     def read_as_dagster_does(self) -> int:
         """Event by event of each kind and asset, as sensors and pages read them."""
@@ -203,9 +214,9 @@ class _Desk:
 
 
 @contextmanager
-def _desk(folder: Path) -> Iterator[_Desk]:
+def open_desk(folder: Path) -> Iterator[Desk]:
     with Workplace(read_settings({"GADS_HOME": str(folder)})) as here, dagster_instance(here) as instance:
-        yield _Desk(here, instance)
+        yield Desk(here, instance)
 
 
 def _account(customer_id: CustomerId) -> Account:

@@ -21,18 +21,13 @@ ENDS = {
 }
 JOB = "__ASSET_JOB"
 
-# Dagster takes a millisecond an event. In what it stores, the partition stands as it is in the key and nowhere else.
+# Dagster takes a millisecond an event. In what it stores, the partition stands in its key and in the tags of its parts.
 _CLONE = text("""
     INSERT INTO event_logs (run_id, event, dagster_event_type, timestamp, step_key, asset_key, partition)
-    SELECT run_id, replace(event, partition, copy), dagster_event_type, timestamp, step_key, asset_key, copy
-    FROM event_logs CROSS JOIN unnest(CAST(:copies AS text[])) WITH ORDINALITY AS copies (copy, number)
-    WHERE id = (SELECT max(id) FROM event_logs WHERE run_id = :run_id) ORDER BY number
-""")
-
-# Dagster takes a millisecond an event. In what it stores, the partition stands as it is in the key and nowhere else.
-_CLONE = text("""
-    INSERT INTO event_logs (run_id, event, dagster_event_type, timestamp, step_key, asset_key, partition)
-    SELECT run_id, replace(event, partition, copy), dagster_event_type, timestamp, step_key, asset_key, copy
+    SELECT run_id, replace(replace(replace(event, partition, copy),
+            'customer_id": "' || split_part(partition, '|', 1), 'customer_id": "' || split_part(copy, '|', 1)),
+            'logical_date": "' || split_part(partition, '|', 2), 'logical_date": "' || split_part(copy, '|', 2)),
+        dagster_event_type, timestamp, step_key, asset_key, copy
     FROM event_logs CROSS JOIN unnest(CAST(:copies AS text[])) WITH ORDINALITY AS copies (copy, number)
     WHERE id = (SELECT max(id) FROM event_logs WHERE run_id = :run_id) ORDER BY number
 """)

@@ -170,8 +170,8 @@ def fold(events: Events, known: Mapping[Place, Folded], downstream: Downstream) 
     """The partitions of which these events say something new. Whatever was folded before says nothing new, and the
     order in which events come does not matter.
 
-    Of a run of which there is any event, all are there that it planned and materialized, as far as the log goes. Of
-    materializations, all are there from the first new one on: else the first change upstream might be missed.
+    Of a run whose end or plan is among them, all that the log has are there, if it has ended. Of materializations, all
+    are there from the first new one on: else the first change upstream might be missed.
     """
     rows = dict(known)
     for place, attempt in _attempts(events):

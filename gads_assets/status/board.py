@@ -119,7 +119,7 @@ class StatusBoard:
             "rows": [
                 {
                     "customer_id": row.customer_id,
-                    "name": row.name or row.customer_id,
+                    "name": row.name,
                     "is_active": row.is_active,
                     "cells": row.cells.translate(written),
                 }

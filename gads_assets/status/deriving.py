@@ -21,6 +21,7 @@ from gads_assets.status.tracking import AssetKind, TrackedAsset, Workspace
 _OUTCOMES: Final = (None, Outcome.SUCCEEDED, Outcome.FAILED, Outcome.CANCELLED)
 _REASONS: Final = (None, StaleReason.FRESHNESS_POLICY, StaleReason.UPSTREAM_CHANGED, StaleReason.CODE_CHANGED)
 _FIRST_CHARACTER: Final = 0x100
+_NO_PARTITION: Final = "-"
 _LATE: Final = 16 * _REASONS.index(StaleReason.FRESHNESS_POLICY)
 _ROWS_AT_ONCE: Final = 20_000
 
@@ -66,19 +67,19 @@ _FACTS: Final = f"""
             CASE WHEN f.last_materialization_code_version IS DISTINCT FROM a.code_version
                     AND f.materialization_event IS NOT NULL
                 THEN greatest(a.code_changed_at, f.last_materialization_at) END AS code_since,
-            f.materialization_event IS NOT NULL AND a.is_published AND (
-                s.status <> 'success' OR EXISTS (
-                    SELECT FROM demotion AS d
-                    WHERE (d.source, d.customer_id, d.query_name, d.logical_date)
-                        = (s.source, s.customer_id, s.query_name, s.logical_date))) AS is_withdrawn,
+            f.materialization_event IS NOT NULL AND a.is_published
+                AND (f.customer_id, a.query_name, f.logical_date) IN (
+                    SELECT customer_id, query_name, logical_date FROM partition_state
+                    WHERE source = :source AND status <> 'success'
+                    UNION ALL
+                    SELECT customer_id, query_name, logical_date FROM demotion WHERE source = :source
+                ) AS is_withdrawn,
             coalesce(f.logical_date BETWEEN e.first_day AND e.last_day, NOT e.has_days) AS is_expected,
             f.logical_date BETWEEN e.first_day AND e.last_late AS is_expected_late
         FROM asset AS a
             JOIN folded_status AS f ON f.asset_key = a.asset_key
             LEFT JOIN customer AS c ON c.customer_id = f.customer_id
             LEFT JOIN expected AS e ON (e.asset_key, e.customer_id) = (f.asset_key, f.customer_id)
-            LEFT JOIN partition_state AS s ON a.is_published AND (s.source, s.customer_id, s.query_name, s.logical_date)
-                = (:source, f.customer_id, a.query_name, f.logical_date)
         WHERE (f.tenant_id, f.workspace_id) = (:tenant_id, :workspace_id)
             AND (CAST(:customer_ids AS text[]) IS NULL OR f.customer_id = ANY (:customer_ids))
             AND (CAST(:partition_key AS text) IS NULL OR f.partition_key = :partition_key)
@@ -169,24 +170,20 @@ _PARTITIONS = text(f"""
     ORDER BY asset_key, customer_id, logical_date DESC LIMIT :limit
 """)
 
+# The cells of a customer that have a row, and which days they are of: to join them with all days takes far longer.
 _MATRIX = text(f"""
     {_FACTS}, shown AS (
-        SELECT customer_id, logical_date, code FROM facts
-    ), account AS (
-        SELECT customer_id FROM expected UNION SELECT customer_id FROM shown
+        SELECT customer_id, array_agg(logical_date - CAST(:first AS date)) AS offsets,
+            string_agg(chr({_FIRST_CHARACTER} + code), '') AS cells
+        FROM facts GROUP BY customer_id
     )
-    SELECT account.customer_id, max(c.name) AS name, bool_and(c.status = 'active') AS is_active,
-        string_agg(CASE WHEN shown.code IS NOT NULL THEN chr({_FIRST_CHARACTER} + shown.code)
-            WHEN CAST(day AS date) BETWEEN e.first_day AND e.last_day
-                THEN chr({_FIRST_CHARACTER} + CASE WHEN CAST(day AS date) <= e.last_late THEN {_LATE} ELSE 0 END)
-            ELSE '-' END, '' ORDER BY day) AS cells
-    FROM account
-        CROSS JOIN generate_series(CAST(:first AS date), CAST(:last AS date), interval '1 day') AS day
-        LEFT JOIN expected AS e USING (customer_id)
+    SELECT customer_id, coalesce(c.name, customer_id) AS name, coalesce(c.status = 'active', false) AS is_active,
+        shown.offsets, shown.cells, e.first_day - CAST(:first AS date) AS first_day,
+        e.last_day - CAST(:first AS date) AS last_day, e.last_late - CAST(:first AS date) AS last_late
+    FROM shown
+        FULL JOIN expected AS e USING (customer_id)
         LEFT JOIN customer AS c USING (customer_id)
-        LEFT JOIN shown ON (shown.customer_id, shown.logical_date) = (account.customer_id, CAST(day AS date))
-    GROUP BY account.customer_id
-    ORDER BY name, account.customer_id
+    ORDER BY 2, 1
 """)
 
 _ROWS = text(f"""
@@ -259,7 +256,7 @@ class MatrixRow:
     """A character a day: "-" where there is no partition, else one that `facts_of_cell` reads."""
 
     customer_id: CustomerId
-    name: str | None
+    name: str
     is_active: bool
     cells: str
 
@@ -293,17 +290,18 @@ class Statuses:
 
     def matrix(self, asset: TrackedAsset, first: date, last: date, *, now: datetime) -> list[MatrixRow]:
         """By the customers' names. Closed accounts of which nothing is there in these days are left out."""
-        rows = self._all(_MATRIX, Selection(assets=[asset], first=first, last=last), now)
-        return [
+        found = self._all(_MATRIX, Selection(assets=[asset], first=first, last=last), now)
+        days = (last - first).days + 1
+        rows = [
             MatrixRow(
                 customer_id=CustomerId(row["customer_id"]),
                 name=row["name"],
-                is_active=bool(row["is_active"]),
-                cells=row["cells"],
+                is_active=row["is_active"],
+                cells=_cells(row, days),
             )
-            for row in rows
-            if row["is_active"] or row["cells"].strip("-")
+            for row in found
         ]
+        return [row for row in rows if row.is_active or row.cells.strip(_NO_PARTITION)]
 
     def rows(self, selection: Selection, *, now: datetime) -> Iterator[Sequence[RowMapping]]:
         """ADR-026's rows in batches, by asset and partition; what they say of staleness is of this moment."""
@@ -332,6 +330,17 @@ class Statuses:
             "partition_key": selection.partition_key,
             "now": now.astimezone(UTC),
         }
+
+
+def _cells(row: RowMapping, days: int) -> str:
+    cells = [_NO_PARTITION] * days
+    if row["first_day"] is not None:
+        for offset in range(row["first_day"], row["last_day"] + 1):
+            is_late = row["last_late"] is not None and offset <= row["last_late"]
+            cells[offset] = chr(_FIRST_CHARACTER + (_LATE if is_late else 0))
+    for offset, cell in zip(row["offsets"] or (), row["cells"] or "", strict=True):
+        cells[offset] = cell
+    return "".join(cells)
 
 
 def _asset_row(asset: TrackedAsset) -> dict[str, object]:

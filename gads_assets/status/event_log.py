@@ -5,7 +5,7 @@ Dagster's own way to read events makes objects of all that they hold, which take
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, date, datetime
 from functools import lru_cache
 from typing import Any, Final
@@ -13,7 +13,7 @@ from typing import Any, Final
 import dagster as dg
 import msgspec
 from dagster._core.storage.event_log import SqlEventLogStorage, SqlEventLogStorageTable
-from sqlalchemy import ColumnElement, and_, case, func, null, or_, select
+from sqlalchemy import ColumnElement, and_, case, func, null, or_, select, true
 
 from gads_assets.domain.partition_status import Ended, Events, Materialization, Outcome, Place, Planned
 from gads_assets.status.tracking import TrackedAsset
@@ -31,6 +31,7 @@ _CROCKFORD: Final = str.maketrans("ABCDEFGHJKMNPQRSTVWXYZ", "abcdefghijklmnopqrs
 _CUSTOMER: Final = re.compile(r"[0-9]{10}\Z")
 _ULID: Final = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}\Z")
 _RUNS_AT_ONCE: Final = 1_000
+_RUN, _KIND = 1, 2  # where they stand in a row
 
 
 class _Entry(msgspec.Struct):
@@ -79,13 +80,21 @@ class EventLog:
         return self._number(select(func.count()).where(_log.id > after, _log.id <= upto)) == upto - after
 
     def between(self, after: int, upto: int) -> Events:
-        """Those with higher numbers than `after`, and all earlier ones of the same runs."""
+        """Those with higher numbers than `after`. Of runs that have ended, as far as these tell of their end or of what
+        they planned, all earlier ones too: together they say how each partition ended."""
         rows = self._rows(and_(_log.id > after, _log.id <= upto))
-        runs = sorted({row[1] for row in rows})
-        for start in range(0, len(runs), _RUNS_AT_ONCE):
-            some = runs[start : start + _RUNS_AT_ONCE]
-            rows += self._rows(and_(_log.run_id.in_(some), _log.id <= after))
-        return self._events(rows)
+        ended = {row[_RUN] for row in rows if row[_KIND] in _OUTCOMES}
+        planned = {row[_RUN] for row in rows if row[_KIND] == _PLANNED} - ended
+        earlier_ends = self._earlier(planned, after, _log.dagster_event_type.in_(list(_OUTCOMES)))
+        return self._events(rows + self._earlier(ended | {row[_RUN] for row in earlier_ends}, after, true()))
+
+    def _earlier(self, runs: Collection[str], after: int, condition: ColumnElement[bool]) -> list[Any]:
+        listed = sorted(runs)
+        rows: list[Any] = []
+        for start in range(0, len(listed), _RUNS_AT_ONCE):
+            some = listed[start : start + _RUNS_AT_ONCE]
+            rows += self._rows(and_(_log.run_id.in_(some), _log.id <= after, condition))
+        return rows
 
     def _rows(self, condition: ColumnElement[bool]) -> list[Any]:
         """A run's id is empty where somebody reported a materialization without a run: that is no event of ours."""

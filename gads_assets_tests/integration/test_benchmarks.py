@@ -14,6 +14,7 @@ from benchmarks import (
     publish_one_partition,
     reading,
     record_verdicts,
+    status_page,
     validate_batch,
 )
 from benchmarks.__main__ import main
@@ -137,10 +138,11 @@ def test_an_unknown_measurement_is_refused_with_the_names_there_are(capsys: pyte
     assert "publish_one_partition" in capsys.readouterr().err
 
 
-def test_the_fold_and_the_summary_are_measured_beside_reading_alone_and_dagsters_own(tmp_path: Path) -> None:
+def test_the_status_is_measured_beside_reading_alone_and_dagsters_own_and_on_the_screen(tmp_path: Path) -> None:
     results = [
         *partition_status.measure_fold(tmp_path / "fold", customers=2, days=2, warm_up=0, rounds=1),
         *partition_status.measure_summary(tmp_path / "summary", customers=2, days=60, warm_up=0, rounds=1),
+        *status_page.measure(tmp_path / "page", customers=2, days=60, warm_up=0, rounds=1),
     ]
     assert [result.name for result in results] == [
         "fold_events",
@@ -148,5 +150,6 @@ def test_the_fold_and_the_summary_are_measured_beside_reading_alone_and_dagsters
         "fold_events_dagster",
         "status_summary",
         "status_summary_total",
+        "status_page",
     ]
     assert all(result.ours > 0 and result.peer_value for result in results)

@@ -106,14 +106,17 @@ def events_of(log: Iterable[Logged]) -> Events:
 
 
 def folded_in_steps(log: Sequence[Logged], choose: random.Random) -> dict[Place, Folded]:
-    """As the shell does it: from a cursor on, whole runs, some of it twice, and within a step in any order."""
+    """As the shell does it: from a cursor on, runs that have ended whole, some of it twice, and within a step in any
+    order."""
     rows: dict[Place, Folded] = {}
     last = log[-1].event_id if log else 0
     stops = sorted({0, last, *(choose.randint(0, last) for _ in range(choose.randint(0, 4)))})
     for after, upto in pairwise(stops):
         start = choose.choice([after, max(0, after - 4)])  # something was still missing last time
-        runs = {each.run_id for each in log if start < each.event_id <= upto}
-        read = [each for each in log if each.event_id <= upto and (each.event_id > start or each.run_id in runs)]
+        new = [each for each in log if start < each.event_id <= upto]
+        ended = {each.run_id for each in log if each.event_id <= upto and isinstance(each.event, Ended)}
+        whole = ended & {each.run_id for each in new if isinstance(each.event, Ended | Planned)}
+        read = new + [each for each in log if each.event_id <= start and each.run_id in whole]
         read += choose.sample(read, choose.randint(0, len(read)))
         choose.shuffle(read)
         events = events_of(read)
