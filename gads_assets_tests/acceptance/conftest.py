@@ -35,7 +35,7 @@ from gads_assets_tests.acceptance.written_status import (
     keys_of,
     newest_days,
 )
-from gads_assets_tests.databases import copied_database, make_template
+from gads_assets_tests.databases import copied_database, execute, make_template
 from gads_assets_tests.status_servers import ServedStatus, serve_status
 
 
@@ -68,6 +68,8 @@ def write_history(home: Path, database_url: str) -> None:
             if look is not Look.FRESH:
                 statuses.change(BAKERY, day_of(look), look)
         statuses.board.version()
+    # As autovacuum would by and by; every copy of the database is read with what is known here.
+    execute(database_url, "ANALYZE")
 
 
 @pytest.fixture(scope="session")

@@ -135,7 +135,7 @@ def test_the_drawer_says_what_it_means_first_and_then_why(status_page: OpenPage)
         drawer = page.get_by_role("dialog", name=f"Harbor Street Bakery, {day}")
         expect(drawer.locator(".verdict")).to_have_text("Shown data is good but stale; the last attempt failed")
         expect(drawer).to_contain_text("Upstream changed since")
-        expect(drawer).to_contain_text("what it is made of was materialized again, and this was not")
+        expect(drawer).to_contain_text("What it is made of was materialized again, and this was not")
         expect(drawer.locator("dd").filter(has_text="quota").locator("time")).to_have_count(1)
         runs = drawer.get_by_role("row", name="Run").locator("code").all_inner_texts()
         assert len(runs) == 3

@@ -75,7 +75,7 @@ function staleness({ display, staleness: reasons, stale_since: since }) {
     element("ul", { class: "reasons" }, ...reasons.map((reason) => element("li", {},
       element("strong", { text: sentence(reasonWords(reason.reason_code)) }),
       " since ", timeElement(reason.since),
-      element("p", { text: reason.explanation })))));
+      element("p", { text: sentence(reason.explanation) })))));
 }
 
 function factList(partition) {

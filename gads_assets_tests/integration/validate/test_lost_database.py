@@ -21,7 +21,7 @@ DAY = key()
 
 
 @pytest.fixture
-def go_back(site: Site, postgres_url: str, _template: str) -> Callable[[str], None]:
+def go_back(site: Site, postgres_url: str, migrated: str) -> Callable[[str], None]:
     """Puts a copy in the place of the test's database: a backup, or the template, which knows nothing."""
 
     def go_back(copy: str) -> None:
@@ -32,8 +32,8 @@ def go_back(site: Site, postgres_url: str, _template: str) -> Callable[[str], No
 
 
 @pytest.fixture
-def lose(go_back: Callable[[str], None], _template: str) -> Callable[[], None]:
-    return lambda: go_back(_template)
+def lose(go_back: Callable[[str], None], migrated: str) -> Callable[[], None]:
+    return lambda: go_back(migrated)
 
 
 @pytest.fixture
