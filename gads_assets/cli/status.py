@@ -114,8 +114,12 @@ def status(
             return
         counted = summaries(desk.statuses.summary(selection, now=now))
         wanted = displays or ([*DisplayStatus] if listed else None)
-        rows = desk.statuses.partitions(selection, now=now, displays=wanted, limit=limit) if wanted else None
-        found = None if rows is None else [told(row) for row in rows]
+        found = None
+        if wanted:
+            rows = desk.statuses.partitions(
+                selection, now=now, wanted=lambda facts: facts.display in wanted, limit=limit
+            )
+            found = [told(row) for row in rows]
     if as_json:
         print_json(_document(desk, selection, counted, found, now=now))
     elif found is None:

@@ -358,7 +358,7 @@ folded_status = Table(
 )
 
 # All up to `folded_until` is folded for good. After it there may be numbers of events that are still being written;
-# once `horizon_at` is long past, none is left up to `horizon`. `last_change` is the newest `row_version`.
+# once `horizon_at` is long past, none is left up to `horizon`. `last_change` tells readers that there is news.
 status_cursor = Table(
     "status_cursor",
     metadata,

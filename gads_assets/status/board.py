@@ -11,13 +11,12 @@ import dagster as dg
 from sqlalchemy import RowMapping
 
 from gads_assets.domain.keys import PartitionKey, partition_key_from_label
-from gads_assets.domain.partition_status import DisplayStatus
 from gads_assets.errors import CatalogError, PartitionKeyError
 from gads_assets.status.deriving import Facts, Selection, Statuses, facts_of_cell
 from gads_assets.status.event_log import EventLog
 from gads_assets.status.folding import Folder
 from gads_assets.status.stories import Story
-from gads_assets.status.telling import Document, summaries, told, written
+from gads_assets.status.telling import Document, flags_of, summaries, told, written
 from gads_assets.status.tracking import AssetKind, TrackedAsset, Workspace
 
 ReadStory = Callable[[PartitionKey], Story]
@@ -152,10 +151,10 @@ class StatusBoard:
         }
 
     def remarkable(self, asset_key: str, selection: Selection, *, limit: int) -> dict[str, Document]:
-        """The partitions of an asset that are stale, or whose last attempt failed: all that is known of the first."""
+        """All that is known of partitions that were tried and of which there is more to say than that they are current:
+        of so many at most."""
         chosen = replace(selection, assets=[self._asset(asset_key)])
-        displays = [DisplayStatus.LAST_ATTEMPT_FAILED, DisplayStatus.STALE]
-        found = self._statuses.partitions(chosen, now=self._now(), displays=displays, limit=limit)
+        found = self._statuses.partitions(chosen, now=self._now(), wanted=_is_remarkable, limit=limit)
         return {row["partition_key"]: self.partition(asset_key, row["partition_key"]) for row in found}
 
     def _runs(self, row: RowMapping, story: Story | None) -> list[Document]:
@@ -184,6 +183,10 @@ class StatusBoard:
             raise CatalogError(
                 f"asset {asset_key[:80]!r} is not one whose partitions are followed; see `gads status`"
             ) from None
+
+
+def _is_remarkable(facts: Facts) -> bool:
+    return facts.last_attempt is not None and any(flags_of(facts))
 
 
 def _freshness(row: RowMapping) -> Document | None:

@@ -4,7 +4,7 @@ Staleness is a matter of the moment and of the code, so it is derived when someb
 those who read the rows elsewhere; what is told here never depends on whether it has been.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any, Final, NamedTuple
@@ -22,6 +22,7 @@ _OUTCOMES: Final = (None, Outcome.SUCCEEDED, Outcome.FAILED, Outcome.CANCELLED)
 _REASONS: Final = (None, StaleReason.FRESHNESS_POLICY, StaleReason.UPSTREAM_CHANGED, StaleReason.CODE_CHANGED)
 _FIRST_CHARACTER: Final = 0x100
 _NO_PARTITION: Final = "-"
+_CODES: Final = 128
 _LATE: Final = 16 * _REASONS.index(StaleReason.FRESHNESS_POLICY)
 _ROWS_AT_ONCE: Final = 20_000
 
@@ -282,10 +283,15 @@ class Statuses:
         return [(row["asset_key"], facts_of(row["code"]), int(row["partitions"])) for row in rows if row["partitions"]]
 
     def partitions(
-        self, selection: Selection, *, now: datetime, displays: Collection[DisplayStatus] | None = None, limit: int
+        self,
+        selection: Selection,
+        *,
+        now: datetime,
+        limit: int,
+        wanted: Callable[[Facts], bool] | None = None,
     ) -> list[RowMapping]:
-        """Those that are displayed so, or all, newest days first within an asset and customer."""
-        codes = None if displays is None else [code for code in range(128) if facts_of(code).display in displays]
+        """Those of which the wanted facts are true, or all; newest days first within an asset and customer."""
+        codes = None if wanted is None else [code for code in range(_CODES) if wanted(facts_of(code))]
         return self._all(_PARTITIONS, selection, now, codes=codes, limit=limit)
 
     def matrix(self, asset: TrackedAsset, first: date, last: date, *, now: datetime) -> list[MatrixRow]:

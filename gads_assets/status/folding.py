@@ -154,22 +154,24 @@ class Folder:
                 start = 0
             # Asked before they are read: what came in between would pass for read.
             moved = move_cursor(cursor, start, highest, is_whole=log.is_whole(start, highest))
-            seen = changed = 0
+            seen = changed = ended = 0
             for upto, events in _read_ahead(log, start, highest):
                 known = self._known(connection, places_touched(events, self._downstream))
                 news = fold(events, known, self._downstream)
                 self._save(connection, news, row_version)
                 seen += len(events.planned) + len(events.materialized) + len(events.ended)
                 changed += len(news)
+                ended += len(events.ended)
                 if progress:
                     progress(upto - start, highest - start)
-            if changed or moved != cursor:
+            if changed or ended or moved != cursor:
                 now = {"folded_until": moved.folded_until, "horizon": moved.horizon}
-                connection.execute(_MOVE, {**self._whose, **now, "row_version": row_version if changed else None})
+                version = row_version if changed or ended else None
+                connection.execute(_MOVE, {**self._whose, **now, "row_version": version})
         return Progress(events=seen, partitions=changed)
 
     def version(self) -> str:
-        """Of the rows: another as soon as a fold has changed any of them."""
+        """Another as soon as a fold has changed a row, or a run has ended, which may have changed the ledger."""
         with transaction(self._engine) as connection:
             return connection.execute(_VERSION, self._whose).scalar() or ""
 

@@ -109,6 +109,7 @@ class Actors:
     operator: Actor
     loader: Actor
     consumer: Actor
+    reporter: Actor
     observer: Connection
 
 
