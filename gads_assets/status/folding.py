@@ -103,12 +103,15 @@ _SAVE = text("""
 """)
 
 _SEE_CODE = text("""
-    INSERT INTO asset_code AS c (tenant_id, workspace_id, asset_key, code_version, since)
+    INSERT INTO asset_code (tenant_id, workspace_id, asset_key, code_version, since)
     SELECT :tenant_id, :workspace_id, asset_key, code_version, statement_timestamp()
     FROM unnest(CAST(:asset_keys AS text[]), CAST(:code_versions AS text[])) AS n (asset_key, code_version)
+    WHERE NOT EXISTS (
+        SELECT FROM asset_code AS known
+        WHERE (known.tenant_id, known.workspace_id, known.asset_key, known.code_version)
+            = (:tenant_id, :workspace_id, n.asset_key, n.code_version))
     ON CONFLICT (tenant_id, workspace_id, asset_key) DO UPDATE
     SET code_version = excluded.code_version, since = excluded.since
-    WHERE c.code_version <> excluded.code_version
 """)
 
 
