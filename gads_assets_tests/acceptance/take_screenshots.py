@@ -1,4 +1,4 @@
-"""Takes the README's pictures of Dagster's page, into docs/images or the folder that is named.
+"""Takes the README's pictures of Dagster's page and of the status page, into docs/images or the folder that is named.
 
     .venv/bin/python -m gads_assets_tests.acceptance.take_screenshots [FOLDER]
 
@@ -9,6 +9,7 @@ minutes. Needs what `make test` needs.
 import shutil
 import sys
 import tempfile
+from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from urllib.parse import quote
@@ -28,7 +29,8 @@ _CHECK_PANEL: FloatRect = {"x": 362, "y": 104, "width": 1138, "height": 1136}
 
 
 def take_screenshots(folder: Path) -> list[Path]:
-    """The asset graph after the demo, and the check of a partition that was rejected the day before its week."""
+    """The asset graph after the demo, the check of a partition that was rejected the day before its week, and the
+    status of the partitions after both."""
     folder.mkdir(parents=True, exist_ok=True)
     day = closed_days(datetime.now(UTC).date())[0] - timedelta(days=1)
     with tempfile.TemporaryDirectory(prefix="gads-") as scratch:
@@ -42,6 +44,7 @@ def take_screenshots(folder: Path) -> list[Path]:
             return [
                 _asset_graph(browser, server.address, folder / "asset-graph.png"),
                 _partition_checks(browser, server.address, folder / "partition-checks.png", day.isoformat()),
+                _status_page(browser, environment, folder / "status-page.png"),
             ]
 
 
@@ -95,6 +98,18 @@ def _partition_checks(browser: Browser, address: str, picture: Path, day: str) -
         page.evaluate("document.activeElement.blur()")
         page.wait_for_timeout(1_000)
         page.screenshot(path=picture, clip=_CHECK_PANEL)
+    return picture
+
+
+def _status_page(browser: Browser, environment: Mapping[str, str], picture: Path) -> Path:
+    with tempfile.TemporaryDirectory(prefix="gads-") as folder:
+        file = Path(folder) / "status.html"
+        run_gads(environment, "status", "--query", "campaign", "--html", str(file))
+        page = browser.new_page(viewport={"width": 1200, "height": 800})
+        page.goto(file.as_uri())
+        page.get_by_role("gridcell").first.wait_for()
+        page.screenshot(path=picture, clip={"x": 0, "y": 0, "width": 1200, "height": 480})
+        page.close()
     return picture
 
 
