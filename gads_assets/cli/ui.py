@@ -1,4 +1,4 @@
-"""`gads ui`: Dagster's page and daemon on this home."""
+"""`gads ui`: Dagster's page and daemon on this home, and the status page that Dagster's links lead to."""
 
 import http.client
 import os
@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Annotated, Final
@@ -17,18 +17,20 @@ import typer
 from gads_assets.cli.output import messages
 from gads_assets.cli.setup import require_spark, require_writable
 from gads_assets.errors import SetupError
-from gads_assets.settings import read_settings
+from gads_assets.settings import DEFAULT_STATUS_URL, STATUS_PORT, Settings, read_settings
 
 _WORKSPACE: Final = Path(__file__).resolve().parents[2] / "workspace.yaml"
 _POLL_SECONDS = 0.25
+_GADS = "from gads_assets.cli.main import main; main()"
 # Waits for the end of its standard input, which comes when `gads ui` is gone, however it went.
 _GUARD = "read _; kill -s INT -- -$0; sleep 20; kill -s KILL -- -$0"
 
 
 def ui(port: Annotated[int, typer.Option(min=1, max=65535, help="Where the page answers.")] = 3000) -> None:
-    """Serve Dagster's page, and run what is launched there, until interrupted.
+    """Serve Dagster's page and the status page, and run what is launched there, until interrupted.
 
-    What Dagster and the runs print goes to logs/ui.log in the home. An interruption ends runs in progress too.
+    What Dagster and the runs print goes to logs/ui.log in the home. An interruption ends runs in progress too. The
+    status page is served where Dagster's links to it lead, unless GADS_STATUS_URL says that this is somewhere else.
     """
     from gads_assets.orchestration.instance import dagster_environment, write_dagster_home  # noqa: PLC0415
     from gads_assets.orchestration.workplace import Workplace  # noqa: PLC0415
@@ -44,7 +46,8 @@ def ui(port: Annotated[int, typer.Option(min=1, max=65535, help="Where the page 
         environment = {**os.environ, **dagster_environment(settings, here.database_url)}
         log = settings.home / "logs" / "ui.log"
         messages.print(f"Starting Dagster's page; what it says goes to {log}", soft_wrap=True)
-        with _dagster(port, environment, log) as process:
+        status_port = _status_port(settings)
+        with _dagster(port, environment, log, status_port=status_port) as process:
             ready = False
             while not requests:
                 time.sleep(_POLL_SECONDS)
@@ -53,6 +56,8 @@ def ui(port: Annotated[int, typer.Option(min=1, max=65535, help="Where the page 
                 if not ready and _answers(port):
                     ready = True
                     messages.print(f"Dagster's page is on http://127.0.0.1:{port}; stop it with Ctrl-C")
+                    if status_port:
+                        messages.print(f"The status page is on {settings.status_url}")
             messages.print("Stopping Dagster's page")
 
 
@@ -70,8 +75,20 @@ def _stop_requests() -> list[int]:
     return requests
 
 
+def _status_port(settings: Settings) -> int | None:
+    """None where the status page is served by somebody else, or cannot be."""
+    if settings.status_url != DEFAULT_STATUS_URL:
+        return None
+    if not _is_free(STATUS_PORT):
+        messages.print(f"port {STATUS_PORT} is in use, so the status page is not served here", soft_wrap=True)
+        return None
+    return STATUS_PORT
+
+
 @contextmanager
-def _dagster(port: int, environment: Mapping[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+def _dagster(
+    port: int, environment: Mapping[str, str], log: Path, *, status_port: int | None
+) -> Iterator[subprocess.Popen[bytes]]:
     """Runs for the block; afterwards neither Dagster nor any run, nor a run's Spark, is left, even if we are killed.
 
     On its own, `dagster dev` leaves its code server and the runs behind, and a run that outlives the database stays
@@ -79,17 +96,26 @@ def _dagster(port: int, environment: Mapping[str, str], log: Path) -> Iterator[s
     """
     log.parent.mkdir(exist_ok=True)
     with log.open("wb") as output:
-        process = subprocess.Popen(
+
+        def start(command: Sequence[str], *, group: int) -> subprocess.Popen[bytes]:
+            return subprocess.Popen(
+                command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                process_group=group,
+            )
+
+        process = start(
             [
                 *(sys.executable, "-m", "dagster", "dev", "--workspace", str(_WORKSPACE)),
                 *("--host", "127.0.0.1", "--port", str(port), "--log-level", "warning"),
             ],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            process_group=0,
+            group=0,
         )
+        serve_status = [sys.executable, "-c", _GADS, "status", "serve", "--port", str(status_port)]
+        others = [start(serve_status, group=process.pid)] if status_port else []
     guard = subprocess.Popen(
         ["sh", "-c", _GUARD, str(process.pid)],
         stdin=subprocess.PIPE,
@@ -101,6 +127,8 @@ def _dagster(port: int, environment: Mapping[str, str], log: Path) -> Iterator[s
         yield process
     finally:
         _end_group(process)
+        for other in others:
+            other.wait()
         guard.kill()
         guard.communicate()
 
@@ -150,9 +178,15 @@ def _answers(port: int) -> bool:
 
 
 def require_free(port: int, another: str) -> None:
+    if not _is_free(port):
+        raise SetupError(f"port {port} is in use; stop what uses it, or choose another: {another}")
+
+
+def _is_free(port: int) -> bool:
     with closing(socket.socket()) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
         except OSError:
-            raise SetupError(f"port {port} is in use; stop what uses it, or choose another: {another}") from None
+            return False
+    return True
