@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from typing import Any
 
 import dagster as dg
@@ -110,9 +110,6 @@ class Desk:
                 {name: value for name, value in row.items() if name not in {"row_version", "workspace_id"}}  # type: ignore[misc]
                 for row in rows
             ]
-
-    def later(self, **passed: float) -> None:
-        self.now += timedelta(**passed)
 
     def succeed(self, run_id: str, *places: Place, at: datetime | None = None, code_version: str = "") -> None:
         self.written.plan(run_id, *places)

@@ -86,7 +86,11 @@ def status(
     from gads_assets.status.telling import summaries, told  # noqa: PLC0415
 
     if context.invoked_subcommand:
+        if given := _given(context):
+            raise typer.BadParameter(f"{given[0]} says what to show here; the page has filters of its own")
         return
+    if (parquet or html) and (displays or listed or as_json):
+        raise typer.BadParameter("a file holds every status; leave out --status, --list and --json")
     now = datetime.now(UTC)
     with Workplace(read_settings(os.environ)) as here, dagster_instance(here) as instance:
         desk = StatusDesk(here, instance)
@@ -128,6 +132,13 @@ def status(
         _show_partitions(found, limit)
 
 
+def _given(context: typer.Context) -> list[str]:
+    """Options before the name of a command."""
+    options = {parameter.name: parameter.opts[-1] for parameter in context.command.params}
+    sources = {name: context.get_parameter_source(str(name)) for name in options}
+    return [options[name] for name, source in sources.items() if source and source.name == "COMMANDLINE"]
+
+
 @status_app.command()
 def serve(
     port: Annotated[int, typer.Option(min=1, max=65535, help="Where the page answers.")] = STATUS_PORT,
@@ -143,9 +154,16 @@ def serve(
     with Workplace(settings) as here, dagster_instance(here) as instance:
         desk = StatusDesk(here, instance)
         _fold(desk)
-        hosts = {f"127.0.0.1:{port}", f"localhost:{port}", urlsplit(settings.status_url).netloc}
+        hosts = {f"127.0.0.1:{port}", f"localhost:{port}", _host(settings.status_url)}
         messages.print(f"The status page is on http://127.0.0.1:{port}; stop it with Ctrl-C", soft_wrap=True)
         StatusServer(status_app(desk.board, hosts=hosts), port=port).run()
+
+
+def _host(url: str) -> str:
+    """As browsers name it, which leave out the port that goes with the scheme."""
+    parts = urlsplit(url)
+    usual = {"http": 80, "https": 443}[parts.scheme]
+    return parts.hostname or "" if parts.port in (None, usual) else f"{parts.hostname}:{parts.port}"
 
 
 def _selection(
@@ -228,7 +246,7 @@ def _show_summary(assets: "Sequence[TrackedAsset]", counted: "Mapping[str, Summa
                 ", ".join(remarks),
             )
         )
-    print_table(None, ["asset", "current", "stale", "failed since", "never there", "of these"], rows)
+    print_table(None, ["asset", "materialized", "stale", "failed since", "never there", "of these"], rows)
 
 
 def _remarks(summary: "Summary") -> "Iterator[tuple[int, str]]":
@@ -257,7 +275,7 @@ def _show_partitions(found: "Sequence[Document]", limit: int) -> None:
         ],
     )
     if len(found) == limit:
-        messages.print(f"only the first {limit} are listed; narrow them down, or raise --limit", soft_wrap=True)
+        messages.print(f"no more than {limit} are listed; narrow them down, or raise --limit", soft_wrap=True)
 
 
 def _why(told: "Document") -> str:

@@ -127,6 +127,13 @@ class Folded(NamedTuple):
         """Whatever its outcome; unless a later one is known already."""
         return self._replace(last_attempt=attempt) if attempt.event_id > self.last_attempt.event_id else self
 
+    def forget_end_of(self, attempt: Attempt) -> "Folded":
+        """The run materialized the partition after all, as shows only now: its end was not how this attempt ended."""
+        known, made = self.last_attempt, self.last_materialization
+        if known.run_id != attempt.run_id or (made and made.event_id == known.event_id):
+            return self
+        return self._replace(last_attempt=attempt)
+
     def mark_materialized(self, materialization: Materialization) -> "Folded":
         """What changed upstream before it is in it; what did later makes it stale."""
         known = self.last_materialization
@@ -170,10 +177,13 @@ def fold(events: Events, known: Mapping[Place, Folded], downstream: Downstream) 
     """The partitions of which these events say something new. Whatever was folded before says nothing new, and the
     order in which events come does not matter.
 
-    Of a run whose end or plan is among them, all that the log has are there, if it has ended. Of materializations, all
-    are there from the first new one on: else the first change upstream might be missed.
+    All events are there from the first new one on: one that shows late may take back what later ones seemed to say. Of
+    a run whose end or plan is among them, all that the log has are there, if it has ended.
     """
     rows = dict(known)
+    for place, made in events.materialized:
+        if row := rows.get(place):
+            rows[place] = row.forget_end_of(_attempt(made))
     for place, attempt in _attempts(events):
         row = rows.get(place)
         rows[place] = row.record_attempt(attempt) if row else Folded(attempt)
@@ -184,14 +194,18 @@ def fold(events: Events, known: Mapping[Place, Folded], downstream: Downstream) 
             if row := rows.get(made_of_it):
                 change = Change(materialization.event_id, materialization.at)
                 rows[made_of_it] = row.mark_changed_upstream(change)
-    return {place: row for place, row in rows.items() if row is not known.get(place)}
+    return {place: row for place, row in rows.items() if row != known.get(place)}
+
+
+def _attempt(made: Materialization) -> Attempt:
+    return Attempt(made.event_id, made.run_id, made.at, Outcome.SUCCEEDED)
 
 
 def _attempts(events: Events) -> Iterator[tuple[Place, Attempt]]:
     done: set[tuple[str, Place]] = set()
     for place, made in events.materialized:
         done.add((made.run_id, place))
-        yield place, Attempt(made.event_id, made.run_id, made.at, Outcome.SUCCEEDED)
+        yield place, _attempt(made)
     ends: dict[str, Ended] = {}
     for ended in events.ended:
         if ended.run_id not in ends or ended.event_id > ends[ended.run_id].event_id:

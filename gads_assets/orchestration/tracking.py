@@ -1,5 +1,6 @@
 """What the status of partitions has to know of the catalog's assets."""
 
+from gads_assets.catalog.shapes import days_back
 from gads_assets.catalog.specification import Catalog
 from gads_assets.orchestration.assets import raw_code_version, table_code_version
 from gads_assets.orchestration.keys import mart_key, raw_key, table_key
@@ -14,7 +15,12 @@ def tracked_assets(catalog: Catalog) -> list[TrackedAsset]:
     """Those whose partitions are customers, or customers' days; what somebody adds downstream is not ours to judge."""
     tables, raws = [], []
     for query in catalog.queries.values():
-        policy = FreshnessPolicy(settling=query.settling_delay, allowance=query.freshness, due_ages=query.due_ages)
+        policy = FreshnessPolicy(
+            settling=query.settling_delay,
+            allowance=query.freshness,
+            due_ages=query.due_ages,
+            reach_days=days_back(query.gaql),
+        )
         raw = raw_key(catalog, query.name).to_user_string()
         raws.append(
             TrackedAsset(

@@ -42,7 +42,7 @@ _ACCOUNT: Final = (
     *("status", "closed_at", "closed_reason"),
 )
 _PAUSE: Final = ("paused_until", "reason")
-_CURSOR: Final = ("folded_until", "horizon", "horizon_at", "last_change")
+_CURSOR: Final = ("folded_until", "horizon", "horizon_at", "last_change", "last_end")
 _FOLDED: Final = (
     *("last_materialization_run_id", "last_materialization_at", "last_materialization_code_version", "content_at"),
     *("last_attempt_run_id", "last_attempt_at", "last_attempt_outcome", "stale_since", "stale_reason_code"),

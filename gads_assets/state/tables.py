@@ -358,7 +358,8 @@ folded_status = Table(
 )
 
 # All up to `folded_until` is folded for good. After it there may be numbers of events that are still being written;
-# once `horizon_at` is long past, none is left up to `horizon`. `last_change` tells readers that there is news.
+# once `horizon_at` is long past, none is left up to `horizon`. `last_change` tells readers that there is news: a row
+# changed, or the run ended whose end is `last_end`.
 status_cursor = Table(
     "status_cursor",
     metadata,
@@ -367,6 +368,7 @@ status_cursor = Table(
     Column("horizon", BigInteger),
     Column("horizon_at", DateTime(timezone=True)),
     Column("last_change", Text),
+    Column("last_end", BigInteger, nullable=False, server_default="0"),
     PrimaryKeyConstraint("tenant_id", "workspace_id"),
     _check("folded_until", "folded_until >= 0"),
     _check("horizon", "num_nonnulls(horizon, horizon_at) IN (0, 2) AND (horizon IS NULL OR horizon > folded_until)"),

@@ -61,15 +61,17 @@ class StatusBoard:
         self._folding = Lock()
 
     def version(self) -> str:
-        """Another as soon as anything that is told may be: by an event, or by the time alone."""
+        """Another as soon as the events tell something new, and every few minutes: what the ledger or the time alone
+        have changed is told then."""
         with self._folding:
             self._folder.fold(self._log)
         return f"{self._folder.version()}-{int(self._now().timestamp() // _TICK.total_seconds())}"
 
-    def overview(self) -> Document:
+    def overview(self, selection: Selection | None = None) -> Document:
+        """Of everything, or of what was selected alone."""
         now, version = self._now(), self.version()
-        selection = Selection(assets=[*self._assets.values()])
-        counted = summaries(self._statuses.summary(selection, now=now))
+        chosen = selection or Selection(assets=[*self._assets.values()])
+        counted = summaries(self._statuses.summary(chosen, now=now))
         last_day = now.astimezone(UTC).date()
         return {
             "tenant_id": self._workspace.tenant_id,
@@ -88,7 +90,7 @@ class StatusBoard:
                     "last_day": last_day.isoformat(),
                     **counted[asset.asset_key].document(),
                 }
-                for asset in self._assets.values()
+                for asset in chosen.assets
             ],
         }
 
@@ -127,16 +129,22 @@ class StatusBoard:
         }
 
     def partition(self, asset_key: str, partition_key: str) -> Document:
+        self.version()
+        return self._partition(asset_key, partition_key)
+
+    def _partition(self, asset_key: str, partition_key: str) -> Document:
         asset, now = self._asset(asset_key), self._now()
         key = _key(self._source, asset, partition_key)
-        self.version()
         day = key.logical_date if asset.has_days else None
         selection = Selection(
             assets=[asset], customer_ids=[key.customer_id], first=day, last=day, partition_key=partition_key
         )
         found = self._statuses.partitions(selection, now=now, limit=1)
         if not found:
-            raise PartitionKeyError(f"{partition_key} is no partition of {asset_key} yet: its day is not open")
+            raise PartitionKeyError(
+                f"{partition_key} is no partition of {asset_key}: its day is not open yet, or none of the query's, or "
+                "of the account's"
+            )
         story = self._read_story(key) if asset.query_name else None
         return {
             **told(found[0]),
@@ -155,7 +163,7 @@ class StatusBoard:
         of so many at most."""
         chosen = replace(selection, assets=[self._asset(asset_key)])
         found = self._statuses.partitions(chosen, now=self._now(), wanted=_is_remarkable, limit=limit)
-        return {row["partition_key"]: self.partition(asset_key, row["partition_key"]) for row in found}
+        return {row["partition_key"]: self._partition(asset_key, row["partition_key"]) for row in found}
 
     def _runs(self, row: RowMapping, story: Story | None) -> list[Document]:
         """Those that the partition's row and its attempts name, as far as Dagster still has them."""

@@ -31,16 +31,18 @@ _ASSETS: Final = """
         SELECT a.*, c.since AS code_changed_at
         FROM jsonb_to_recordset(CAST(:assets AS jsonb)) AS a (asset_key text, query_name text, is_published boolean,
                 has_days boolean, first_day date, code_version text, settling interval, allowance interval,
-                due_ages integer[])
+                due_ages integer[], reach_days integer)
             LEFT JOIN asset_code AS c ON (c.tenant_id, c.workspace_id, c.asset_key, c.code_version)
                 = (:tenant_id, :workspace_id, a.asset_key, a.code_version)
     )
 """
 
-# A partition is expected once its day is open, on the account's own calendar; none of days after an account was closed.
+# A partition is expected once its day is open, on the account's own calendar; none of days after an account was closed,
+# nor of days that were beyond the API's reach already when it was added.
 _EXPECTED: Final = """
     opened AS MATERIALIZED (
-        SELECT a.asset_key, a.has_days, a.first_day, c.customer_id, c.name AS customer_name,
+        SELECT a.asset_key, a.has_days, c.customer_id, c.name AS customer_name,
+            greatest(a.first_day, CAST(c.added_at AT TIME ZONE c.time_zone AS date) - a.reach_days) AS first_day,
             CAST((least(:now, c.closed_at) - a.settling) AT TIME ZONE c.time_zone AS date) - 1 AS last_open,
             CASE WHEN cardinality(a.due_ages) > 0 THEN
                 CAST((:now - a.allowance - a.settling) AT TIME ZONE c.time_zone AS date) - 1 END AS last_late
@@ -68,13 +70,15 @@ _FACTS: Final = f"""
             CASE WHEN f.last_materialization_code_version IS DISTINCT FROM a.code_version
                     AND f.materialization_event IS NOT NULL
                 THEN greatest(a.code_changed_at, f.last_materialization_at) END AS code_since,
-            f.materialization_event IS NOT NULL AND a.is_published
-                AND (f.customer_id, a.query_name, f.logical_date) IN (
-                    SELECT customer_id, query_name, logical_date FROM partition_state
-                    WHERE source = :source AND status <> 'success'
-                    UNION ALL
-                    SELECT customer_id, query_name, logical_date FROM demotion WHERE source = :source
-                ) AS is_withdrawn,
+            f.materialization_event IS NOT NULL AND a.is_published AND (
+                EXISTS (
+                    SELECT FROM partition_state AS s
+                    WHERE (s.source, s.customer_id, s.query_name, s.logical_date)
+                        = (:source, f.customer_id, a.query_name, f.logical_date) AND s.status <> 'success')
+                OR EXISTS (
+                    SELECT FROM demotion AS d
+                    WHERE (d.source, d.customer_id, d.query_name, d.logical_date)
+                        = (:source, f.customer_id, a.query_name, f.logical_date))) AS is_withdrawn,
             coalesce(f.logical_date BETWEEN e.first_day AND e.last_day, NOT e.has_days) AS is_expected,
             f.logical_date BETWEEN e.first_day AND e.last_late AS is_expected_late
         FROM asset AS a
@@ -99,7 +103,7 @@ _FACTS: Final = f"""
     ), facts AS (
         SELECT reasoned.*,
             CASE WHEN materialization_event IS NULL THEN 0 ELSE 1 END
-            + CASE WHEN last_attempt_outcome = 'FAILED' AND last_attempt_at > last_materialization_at THEN 2 ELSE 0 END
+            + CASE WHEN last_attempt_outcome = 'FAILED' AND attempt_event > materialization_event THEN 2 ELSE 0 END
             + 4 * array_position(ARRAY['SUCCEEDED', 'FAILED', 'CANCELLED'], last_attempt_outcome)
             + 16 * reason + CASE WHEN is_withdrawn THEN 64 ELSE 0 END AS code
         FROM reasoned
@@ -360,4 +364,5 @@ def _asset_row(asset: TrackedAsset) -> dict[str, object]:
         "settling": f"{asset.policy.settling.total_seconds()} s",
         "allowance": f"{asset.policy.allowance.total_seconds()} s",
         "due_ages": list(asset.policy.due_ages),
+        "reach_days": asset.policy.reach_days,
     }

@@ -6,14 +6,15 @@ Dagster's own way to read events makes objects of all that they hold, which take
 
 import re
 from collections.abc import Collection, Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final
 
 import dagster as dg
 import msgspec
 from dagster._core.storage.event_log import SqlEventLogStorage, SqlEventLogStorageTable
-from sqlalchemy import ColumnElement, and_, case, func, null, or_, select, true
+from sqlalchemy import ColumnElement, and_, case, cast, func, null, or_, select, true
+from sqlalchemy.dialects.postgresql import REGCLASS
 
 from gads_assets.domain.partition_status import Ended, Events, Materialization, Outcome, Place, Planned
 from gads_assets.status.tracking import TrackedAsset
@@ -31,6 +32,8 @@ _CROCKFORD: Final = str.maketrans("ABCDEFGHJKMNPQRSTVWXYZ", "abcdefghijklmnopqrs
 _CUSTOMER: Final = re.compile(r"[0-9]{10}\Z")
 _ULID: Final = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}\Z")
 _RUNS_AT_ONCE: Final = 1_000
+_LONGEST_INSERT: Final = timedelta(days=1)
+"""Far longer than any, since the times of events are those of many clocks."""
 _RUN, _KIND = 1, 2  # where they stand in a row
 
 
@@ -74,6 +77,17 @@ class EventLog:
     def highest(self) -> int:
         """Of the events that can be seen; later ones may have lower numbers, while they are being written."""
         return self._number(select(func.coalesce(func.max(_log.id), 0)))
+
+    def numbers_given(self) -> int:
+        """Those of deleted events among them: it falls only if another log takes this one's place."""
+        sequence = func.pg_get_serial_sequence(SqlEventLogStorageTable.name, _log.id.name)
+        return self._number(select(func.coalesce(func.pg_sequence_last_value(cast(sequence, REGCLASS)), 0)))
+
+    def settled(self) -> int:
+        """Up to here nothing is on its way any more: what follows is at least a day old."""
+        old = func.timezone("UTC", func.now()) - _LONGEST_INSERT
+        newest = select(_log.id).where(_log.timestamp < old).order_by(_log.id.desc()).limit(1)
+        return self._number(select(func.coalesce(newest.scalar_subquery(), 0)))
 
     def is_whole(self, after: int, upto: int) -> bool:
         """Every number between was seen, so none of them can still be on its way."""

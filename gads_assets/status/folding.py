@@ -1,7 +1,7 @@
 """Dagster's events, folded into a row a partition: from where the last fold stopped, by one process at a time."""
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -29,6 +29,8 @@ from gads_assets.status.tracking import TrackedAsset, Workspace, downstream_of
 
 _AT_ONCE: Final = 20_000
 """How many numbers of the log are looked at in one go: it bounds the memory."""
+_KEPT_AT_ONCE: Final = 10 * _AT_ONCE
+"""How many are folded in one transaction, where nothing can still be on its way."""
 
 _LONGEST_INSERT: Final = timedelta(minutes=1)
 """From the moment at which an event has a number until it can be seen, or never will be."""
@@ -39,13 +41,14 @@ _OPEN = text("""
 """)
 
 _LOCK = text("""
-    SELECT folded_until, horizon, horizon_at <= statement_timestamp() - :longest_insert AS is_settled FROM status_cursor
+    SELECT folded_until, horizon, horizon_at <= statement_timestamp() - :longest_insert AS is_settled, last_end
+    FROM status_cursor
     WHERE (tenant_id, workspace_id) = (:tenant_id, :workspace_id) FOR UPDATE
 """)
 
 _MOVE = text("""
     UPDATE status_cursor SET folded_until = :folded_until, horizon = :horizon,
-        last_change = coalesce(:row_version, last_change),
+        last_change = coalesce(:row_version, last_change), last_end = :last_end,
         horizon_at = CASE WHEN CAST(:horizon AS bigint) IS NULL THEN NULL
             WHEN horizon = :horizon THEN horizon_at ELSE statement_timestamp() END
     WHERE (tenant_id, workspace_id) = (:tenant_id, :workspace_id)
@@ -92,9 +95,10 @@ _SAVE = text("""
         last_attempt_run_id = excluded.last_attempt_run_id,
         last_attempt_at = excluded.last_attempt_at,
         last_attempt_outcome = excluded.last_attempt_outcome,
-        stale_since = CASE WHEN f.materialization_event = excluded.materialization_event THEN f.stale_since END,
-        stale_reason_code
-            = CASE WHEN f.materialization_event = excluded.materialization_event THEN f.stale_reason_code END,
+        stale_since = CASE WHEN f.materialization_event IS NOT DISTINCT FROM excluded.materialization_event
+            THEN f.stale_since END,
+        stale_reason_code = CASE WHEN f.materialization_event IS NOT DISTINCT FROM excluded.materialization_event
+            THEN f.stale_reason_code END,
         row_version = excluded.row_version,
         materialization_event = excluded.materialization_event,
         attempt_event = excluded.attempt_event,
@@ -117,10 +121,13 @@ _SEE_CODE = text("""
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """`partitions` are those of which something was new."""
+    """`partitions` are those of which something was new, each time that it was."""
 
-    events: int
-    partitions: int
+    events: int = 0
+    partitions: int = 0
+
+    def __add__(self, other: "Progress") -> "Progress":
+        return Progress(events=self.events + other.events, partitions=self.partitions + other.partitions)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,6 +137,7 @@ class Cursor:
     folded_until: int
     horizon: int | None = None
     is_settled: bool | None = field(default=None, compare=False)
+    last_end: int = field(default=0, compare=False)
 
 
 class Folder:
@@ -147,34 +155,52 @@ class Folder:
         self._downstream = downstream_of(assets)
 
     def fold(self, log: EventLog, *, progress: Callable[[int, int], None] | None = None) -> Progress:
-        """`progress` hears how many numbers of how many were looked at."""
+        """`progress` hears how many numbers of how many were looked at. Of a long log each portion that is old enough
+        stays folded, also if the process is killed in the next."""
+        done = Progress()
+        while True:
+            with self._folding() as (connection, cursor):
+                start, highest = self._reach(connection, cursor, log)
+                settled = log.settled()
+                upto = min(settled, start + _KEPT_AT_ONCE) if settled > start else highest
+                # Asked before they are read: what came in between would pass for read.
+                is_whole = upto <= settled or log.is_whole(start, upto)
+                moved = move_cursor(cursor, start, upto, is_whole=is_whole)
+                done += self._fold_portions(connection, cursor, moved, _read_ahead(log, start, upto))
+            if progress:
+                progress(upto, highest)
+            if upto == highest:
+                return done
+
+    def _reach(self, connection: Connection, cursor: Cursor, log: EventLog) -> tuple[int, int]:
+        """From where to where there is something to fold."""
+        if log.numbers_given() < cursor.folded_until:
+            connection.execute(_BEGIN_ANEW, self._whose)
+            return 0, log.highest()
+        return cursor.folded_until, max(cursor.folded_until, log.highest())
+
+    def _fold_portions(
+        self, connection: Connection, cursor: Cursor, moved: Cursor, portions: Iterable[Events]
+    ) -> Progress:
         row_version = str(ULID())
-        with self._folding() as (connection, cursor):
-            self._see_code(connection)
-            start, highest = cursor.folded_until, log.highest()
-            if highest < start:
-                connection.execute(_BEGIN_ANEW, self._whose)
-                start = 0
-            # Asked before they are read: what came in between would pass for read.
-            moved = move_cursor(cursor, start, highest, is_whole=log.is_whole(start, highest))
-            seen = changed = ended = 0
-            for upto, events in _read_ahead(log, start, highest):
-                known = self._known(connection, places_touched(events, self._downstream))
-                news = fold(events, known, self._downstream)
-                self._save(connection, news, row_version)
-                seen += len(events.planned) + len(events.materialized) + len(events.ended)
-                changed += len(news)
-                ended += len(events.ended)
-                if progress:
-                    progress(upto - start, highest - start)
-            if changed or ended or moved != cursor:
-                now = {"folded_until": moved.folded_until, "horizon": moved.horizon}
-                version = row_version if changed or ended else None
-                connection.execute(_MOVE, {**self._whose, **now, "row_version": version})
-        return Progress(events=seen, partitions=changed)
+        is_new = self._see_code(connection)
+        done, last_end = Progress(), cursor.last_end
+        for events in portions:
+            known = self._known(connection, places_touched(events, self._downstream))
+            news = fold(events, known, self._downstream)
+            self._save(connection, news, row_version)
+            last_end = max(last_end, *(ended.event_id for ended in events.ended), 0)
+            seen = len(events.planned) + len(events.materialized) + len(events.ended)
+            done += Progress(events=seen, partitions=len(news))
+        is_new = is_new or done.partitions > 0 or last_end > cursor.last_end
+        if is_new or moved != cursor:
+            now = {"folded_until": moved.folded_until, "horizon": moved.horizon, "last_end": last_end}
+            connection.execute(_MOVE, {**self._whose, **now, "row_version": row_version if is_new else None})
+        return done
 
     def version(self) -> str:
-        """Another as soon as a fold has changed a row, or a run has ended, which may have changed the ledger."""
+        """Another as soon as a fold has changed a row, or seen other code, or the end of a run, which may have changed
+        the ledger."""
         with transaction(self._engine) as connection:
             return connection.execute(_VERSION, self._whose).scalar() or ""
 
@@ -184,13 +210,13 @@ class Folder:
             connection.execute(_OPEN, self._whose)
         with transaction(self._engine) as connection:
             row = connection.execute(_LOCK, {**self._whose, "longest_insert": _LONGEST_INSERT}).one()
-            yield connection, Cursor(folded_until=row.folded_until, horizon=row.horizon, is_settled=row.is_settled)
+            yield connection, Cursor(**row._mapping)
 
-    def _see_code(self, connection: Connection) -> None:
-        """From when on partitions that were made by another version are stale."""
+    def _see_code(self, connection: Connection) -> bool:
+        """From when on partitions that were made by another version are stale. Whether there is a new one."""
         versions = {asset.asset_key: asset.code_version for asset in self._assets}
         asked = {"asset_keys": list(versions), "code_versions": list(versions.values())}
-        connection.execute(_SEE_CODE, {**self._whose, **asked})
+        return connection.execute(_SEE_CODE, {**self._whose, **asked}).rowcount > 0
 
     def _known(self, connection: Connection, places: set[Place]) -> dict[Place, Folded]:
         asked = rows_json(place._asdict() for place in places)
@@ -203,15 +229,15 @@ class Folder:
             connection.execute(_SAVE, {**self._whose, "rows": rows, "row_version": row_version})
 
 
-def _read_ahead(log: EventLog, start: int, highest: int) -> Iterator[tuple[int, Events]]:
+def _read_ahead(log: EventLog, start: int, upto: int) -> Iterator[Events]:
     """The next portion is read while the last one is written: the database and this process take turns otherwise."""
-    portions = [(after, min(after + _AT_ONCE, highest)) for after in range(start, highest, _AT_ONCE)]
+    portions = [(after, min(after + _AT_ONCE, upto)) for after in range(start, upto, _AT_ONCE)]
     with ThreadPoolExecutor(1) as ahead:
         coming = deque(ahead.submit(log.between, *portion) for portion in portions[:1])
-        for number, (_, upto) in enumerate(portions, start=1):
+        for number in range(1, len(portions) + 1):
             events = coming.popleft().result()
             coming.extend(ahead.submit(log.between, *portion) for portion in portions[number : number + 1])
-            yield upto, events
+            yield events
 
 
 def move_cursor(cursor: Cursor, start: int, highest: int, *, is_whole: bool) -> Cursor:

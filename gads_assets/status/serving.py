@@ -46,7 +46,7 @@ class StatusSource(Protocol):
     def partition(self, asset_key: str, partition_key: str) -> dict[str, Any]: ...
 
     def version(self) -> str:
-        """Differs as soon as any of the documents may."""
+        """Another one when the documents are worth asking for again."""
         ...
 
 

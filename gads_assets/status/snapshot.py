@@ -3,33 +3,30 @@
 from pathlib import Path
 from typing import Final
 
-from gads_assets.errors import WarehouseError
 from gads_assets.status.board import StatusBoard
 from gads_assets.status.deriving import Selection
+from gads_assets.status.files import replacing
 from gads_assets.status.rendering import render_page
 from gads_assets.status.telling import Document
 
-_MOST_IN_FULL: Final = 200
-"""Partitions of an asset that are put inside with all that is known of them; each takes a few questions."""
+_MOST_IN_FULL: Final = 500
+"""Partitions that are put inside with all that is known of them; each takes a few questions."""
 
 
 def write_page(target: Path, board: StatusBoard, selection: Selection) -> int:
     """Returns the file's bytes. Of partitions that need somebody's eye, the details are inside."""
     shown = [asset for asset in selection.assets if asset.has_days]
     data = {
-        "overview": board.overview(),
+        "overview": board.overview(selection),
         "matrices": {asset.asset_key: _matrix(board, asset.asset_key, selection) for asset in shown},
         "partitions": {
-            asset.asset_key: board.remarkable(asset.asset_key, selection, limit=_MOST_IN_FULL) for asset in shown
+            asset.asset_key: board.remarkable(asset.asset_key, selection, limit=_MOST_IN_FULL // len(shown))
+            for asset in shown
         },
     }
     document = render_page(data).html.encode()
-    try:
-        target.write_bytes(document)
-    except OSError as error:
-        raise WarehouseError(
-            f"{target} cannot be written ({error.strerror or error}); name a file in a folder of yours"
-        ) from error
+    with replacing(str(target.absolute())) as file:
+        file.write(document)
     return len(document)
 
 

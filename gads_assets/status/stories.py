@@ -37,12 +37,14 @@ _LOAD_RECORD = text(f"""
 
 # What is scheduled; else when the last extraction, if it failed, may be worth another.
 _NEXT = text(f"""
-    SELECT next_run_at AS at, purpose || ', ' || backoff_strategy AS why FROM retry_schedule WHERE {_OF_THE_KEY}
-    UNION ALL
-    SELECT retry_at, error_class FROM (
-        SELECT retry_at, error_class FROM extraction_attempt WHERE {_OF_THE_KEY} ORDER BY run_seq DESC LIMIT 1
-    ) AS newest WHERE retry_at IS NOT NULL
-    LIMIT 1
+    SELECT at, why FROM (
+        SELECT 1 AS rank, next_run_at AS at, purpose || ', ' || backoff_strategy AS why
+        FROM retry_schedule WHERE {_OF_THE_KEY}
+        UNION ALL
+        SELECT 2, retry_at, error_class FROM (
+            SELECT retry_at, error_class FROM extraction_attempt WHERE {_OF_THE_KEY} ORDER BY run_seq DESC LIMIT 1
+        ) AS newest WHERE retry_at IS NOT NULL
+    ) AS next ORDER BY rank LIMIT 1
 """)
 
 

@@ -23,11 +23,13 @@ class AssetKind(StrEnum):
 @dataclass(frozen=True, kw_only=True)
 class FreshnessPolicy:
     """A day opens `settling` after the account's midnight. It is due at each of the `due_ages`, at the first when it
-    opens; what is there passes for current until `allowance` later. Without ages a day never becomes late."""
+    opens; what is there passes for current until `allowance` later. Without ages a day never becomes late. Where the
+    API has a limit, a day can be asked for until it is `reach_days` before the account's today."""
 
     settling: timedelta
     allowance: timedelta = timedelta()
     due_ages: tuple[int, ...] = ()
+    reach_days: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

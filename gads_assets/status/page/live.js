@@ -5,7 +5,7 @@
 const RECONNECT_MILLISECONDS = 5_000;
 
 function listenLive({ state, version }) {
-  const stream = new EventSource("/api/live");
+  const stream = new EventSource("api/live");
   stream.addEventListener("open", () => state("live"));
   stream.addEventListener("message", ({ data }) => version(JSON.parse(data).version));
   stream.addEventListener("trouble", ({ data }) => state("trouble", JSON.parse(data).error));

@@ -157,11 +157,12 @@ class StatusPage {
     if (!this.matrix || this.daysAreReversed()) return this.loadMatrix({ newest: true });
     const { turn, view } = this;
     try {
-      const [overview, matrix] = await Promise.all([
-        this.source.overview(),
+      // Also if the reader goes elsewhere meanwhile, and nobody waits for these days any more.
+      const told = this.source.overview().then((overview) => this.setOverview(overview));
+      const [matrix] = await Promise.all([
         this.source.matrix(view.asset, view.from, view.to, this.request.signal),
+        told,
       ]);
-      this.setOverview(overview);
       if (turn !== this.turn) return;
       const before = { matrix: this.matrix, kinds: this.kinds };
       this.hideProblem();

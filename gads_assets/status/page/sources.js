@@ -10,9 +10,9 @@ function openSource() {
 function servedSource() {
   return {
     live: true,
-    overview: (signal) => fetchDocument("/api/overview", {}, signal),
-    matrix: (asset, from, to, signal) => fetchDocument("/api/matrix", { asset, from, to }, signal),
-    partition: (asset, partition, signal) => fetchDocument("/api/partition", { asset, partition }, signal),
+    overview: (signal) => fetchDocument("api/overview", {}, signal),
+    matrix: (asset, from, to, signal) => fetchDocument("api/matrix", { asset, from, to }, signal),
+    partition: (asset, partition, signal) => fetchDocument("api/partition", { asset, partition }, signal),
   };
 }
 

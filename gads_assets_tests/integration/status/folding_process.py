@@ -1,4 +1,4 @@
-"""A process that folds a home's log again and again until it is killed: python -m … HOME."""
+"""A process that folds a home's log again and again until it is killed: python -m … HOME DATABASE_URL."""
 
 import sys
 

@@ -2,7 +2,7 @@
 
 import random
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import dagster as dg
 import pytest
@@ -10,10 +10,10 @@ from sqlalchemy import text
 
 from gads_assets.domain.partition_status import Outcome, Place
 from gads_assets.domain.roles import Role
-from gads_assets.status import folding
+from gads_assets.status import event_log, folding
 from gads_assets.status.folding import Cursor, move_cursor
 from gads_assets.status.tracking import Workspace
-from gads_assets_tests.status_desks import BIKES, FRESHNESS, MART, RAW, SHOES, START, TABLE, Desk, place
+from gads_assets_tests.status_desks import BIKES, FRESHNESS, MART, RAW, SHOES, START, TABLE, Desk, account, place
 
 ELSEWHERE = Workspace(tenant_id="default", workspace_id="from zero")
 
@@ -41,6 +41,12 @@ def renumber(desk: Desk, event_id: int, to: int) -> None:
     """An event becomes visible at last, with the number that it was given long ago."""
     with desk.instance.event_log_storage.index_connection() as connection:  # type: ignore[attr-defined]
         connection.exec_driver_sql("UPDATE event_logs SET id = %s WHERE id = %s", (to, event_id))
+
+
+@pytest.fixture
+def recent_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log's events pass for new, so that others may still be on their way."""
+    monkeypatch.setattr(event_log, "_LONGEST_INSERT", timedelta(days=3650))
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -78,6 +84,7 @@ def test_a_second_fold_reads_nothing_and_changes_nothing(desk: Desk) -> None:
     assert desk.folder().version() == version
 
 
+@pytest.mark.usefixtures("recent_events")
 def test_an_event_whose_number_shows_late_is_not_lost(desk: Desk) -> None:
     [missing] = skip_numbers(desk, 1)
     desk.succeed("later", place(RAW))
@@ -92,6 +99,7 @@ def test_an_event_whose_number_shows_late_is_not_lost(desk: Desk) -> None:
     assert desk.told(place(TABLE))["stale_reason_code"] == "UPSTREAM_CHANGED"
 
 
+@pytest.mark.usefixtures("recent_events")
 def test_a_number_that_never_comes_is_waited_for_a_minute(desk: Desk) -> None:
     desk.succeed("first", place(RAW))
     skip_numbers(desk, 3)
@@ -99,7 +107,9 @@ def test_a_number_that_never_comes_is_waited_for_a_minute(desk: Desk) -> None:
     desk.fold()
     highest = desk.log.highest()
     assert position(desk) == (0, highest)
+    version = desk.folder().version()
     assert desk.fold().events > 0
+    assert desk.folder().version() == version
     let_time_pass(desk)
     assert desk.fold().partitions == 0
     assert position(desk) == (highest, None)
@@ -148,11 +158,74 @@ def test_a_run_deleted_in_dagster_takes_no_good_data_with_it(desk: Desk) -> None
     desk.fold()
     for run_id in ("good", "deleted"):
         desk.instance.event_log_storage.delete_events(run_id)
+    desk.fold()
     desk.succeed("another", place(RAW))
     let_time_pass(desk)
     told = desk.told(place(TABLE))
     assert told["last_materialization"]["run_id"] == "good"
     assert told["last_attempt"]["outcome"] == "SUCCEEDED"
+
+
+def test_the_newest_run_may_be_deleted_without_taking_older_ones_for_newer(desk: Desk) -> None:
+    desk.succeed("first", place(TABLE), place(RAW))
+    desk.succeed("second", place(TABLE))
+    desk.succeed("reload", place(RAW))
+    desk.succeed("elsewhere", place(MART))
+    desk.fold()
+    before = desk.rows()
+    for run_id in ("second", "elsewhere"):
+        desk.instance.event_log_storage.delete_events(run_id)
+    assert desk.fold().partitions == 0
+    assert desk.rows() == before
+    assert desk.told(place(TABLE))["stale_reason_code"] == "UPSTREAM_CHANGED"
+
+
+@pytest.mark.usefixtures("recent_events")
+def test_a_materialization_that_shows_after_the_end_of_its_run_was_a_success(desk: Desk) -> None:
+    desk.written.plan("killed", place(TABLE))
+    [missing] = skip_numbers(desk, 1)
+    desk.written.end("killed", Outcome.FAILED)
+    assert desk.told(place(TABLE))["last_attempt"]["outcome"] == "FAILED"
+    desk.written.materialize("killed", place(TABLE))
+    renumber(desk, desk.log.highest(), missing)
+    assert desk.told(place(TABLE))["last_attempt"]["outcome"] == "SUCCEEDED"
+    desk.folder(ELSEWHERE).fold(desk.log)
+    assert desk.rows() == desk.rows(ELSEWHERE.workspace_id)
+
+
+def test_a_long_log_is_folded_in_portions_that_stay(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folding, "_AT_ONCE", 2)
+    monkeypatch.setattr(folding, "_KEPT_AT_ONCE", 4)
+    for number in range(5):
+        desk.succeed(f"run {number}", place(RAW), place(TABLE))
+    desk.succeed("newest", place(TABLE), at=datetime.now(UTC))
+    heard: list[tuple[int, int]] = []
+
+    def die(done: int, total: int) -> None:
+        heard.append((done, total))
+        if len(heard) == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        desk.folder().fold(desk.log, progress=die)
+    assert position(desk) == (12, None)
+    desk.fold()
+    assert position(desk) == (desk.log.highest(), None)
+    desk.folder(ELSEWHERE).fold(desk.log)
+    assert desk.rows() == desk.rows(ELSEWHERE.workspace_id)
+
+
+def test_a_failed_attempt_leaves_what_the_sweep_found_of_a_missing_day(desk: Desk) -> None:
+    desk.register(account(SHOES))
+    desk.end_without("first", [place(TABLE)], Outcome.FAILED)
+    desk.fold()
+    desk.now += timedelta(days=5)
+    desk.statuses.sweep(desk.selection(), now=desk.now)
+    swept = desk.rows()[0]["stale_since"]
+    assert swept is not None
+    desk.end_without("second", [place(TABLE)], Outcome.FAILED)
+    desk.fold()
+    assert desk.rows()[0]["stale_since"] == swept
 
 
 def test_a_log_that_begins_anew_adds_to_what_is_known(desk: Desk) -> None:

@@ -9,16 +9,19 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from sqlalchemy import RowMapping
+from upath import UPath
 
 from gads_assets.cli.main import main
 from gads_assets.domain.partition_status import Outcome
-from gads_assets.status.exporting import SCHEMA
+from gads_assets.errors import WarehouseError
+from gads_assets.status.exporting import SCHEMA, write_parquet
 from gads_assets_tests.acceptance.browser import free_port
 from gads_assets_tests.status_desks import BIKES, DAY, RAW, SHOES, TABLE, Desk, account, place
 
@@ -112,7 +115,7 @@ def test_the_list_says_of_each_partition_how_it_stands_and_why(gads: Gads) -> No
         "status", "--query", "campaign", "--from", f"{DAY}", "--to", f"{DAY}", "--list", "--limit", "3"
     )
     assert code == 0
-    assert "only the first 3 are listed; narrow them down, or raise --limit" in err
+    assert "no more than 3 are listed; narrow them down, or raise --limit" in err
     [line] = [line for line in out.splitlines() if f"{SHOES}|{DAY}" in line and TABLE in line]
     assert "MaterializedButLastAttemptFailed" in line
     assert "FAILED 2026-11-10" in line
@@ -135,6 +138,33 @@ def test_the_rows_are_written_as_parquet_whole_or_not_at_all(gads: Gads, tmp_pat
     assert "cannot be written" in err
 
 
+@pytest.mark.parametrize("store", ["{folder}", "memory://status"])
+def test_a_file_that_is_not_finished_leaves_the_one_before(desk: Desk, tmp_path: Path, store: str) -> None:
+    uri = f"{store.format(folder=tmp_path)}/partition_status.parquet"
+    desk.succeed("good run", place(RAW))
+    desk.fold()
+    assert write_parquet(uri, desk.statuses.rows(desk.selection(), now=desk.now)) == 1
+    before = UPath(uri).read_bytes()
+    desk.succeed("another run", place(TABLE))
+    desk.fold()
+
+    def broken() -> Iterator[Sequence[RowMapping]]:
+        yield from desk.statuses.rows(desk.selection(), now=desk.now)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_parquet(uri, broken())
+    assert UPath(uri).read_bytes() == before
+    assert write_parquet(uri, desk.statuses.rows(desk.selection(), now=desk.now)) == 2
+    assert [path.name for path in UPath(uri).parent.iterdir() if path.name.startswith(".draft")] == []
+
+
+def test_an_address_that_cannot_be_written_is_named_without_its_login() -> None:
+    with pytest.raises(WarehouseError, match=r"^nowhere://store/x cannot be written") as refused:
+        write_parquet("nowhere://key:secret@store/x", [])
+    assert "secret" not in str(refused.value)
+
+
 def test_the_page_is_written_as_one_file(gads: Gads, tmp_path: Path) -> None:
     file = tmp_path / "status.html"
     code, out, err = gads("status", "--query", "campaign", "--html", str(file))
@@ -142,6 +172,7 @@ def test_the_page_is_written_as_one_file(gads: Gads, tmp_path: Path) -> None:
     assert "the page is in" in err
     page = file.read_text(encoding="utf-8")
     assert page.startswith("<!doctype html>")
+    assert "google_ads/marts" not in page
     assert f"{SHOES}|{DAY}" in page
     assert 'http-equiv="Content-Security-Policy"' in page
 
@@ -166,7 +197,18 @@ def test_wrong_uses_are_refused_in_one_line(gads: Gads, arguments: list[str], sa
     assert said in err
 
 
-@pytest.mark.parametrize("arguments", [["--status", "fine"], ["--limit", "0"], ["serve", "--port", "0"], ["--nope"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--status", "fine"],
+        ["--limit", "0"],
+        ["serve", "--port", "0"],
+        ["--nope"],
+        ["--query", "campaign", "serve"],
+        ["--html", "x.html", "--status", "Stale"],
+        ["--parquet", "x.parquet", "--json"],
+    ],
+)
 def test_wrong_usage_is_told_apart(gads: Gads, arguments: list[str]) -> None:
     code, out, _ = gads("status", *arguments)
     assert (code, out) == (2, "")

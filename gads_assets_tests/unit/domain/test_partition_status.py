@@ -3,7 +3,6 @@
 import random
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 from typing import NamedTuple
 
 import pytest
@@ -106,22 +105,28 @@ def events_of(log: Iterable[Logged]) -> Events:
 
 
 def folded_in_steps(log: Sequence[Logged], choose: random.Random) -> dict[Place, Folded]:
-    """As the shell does it: from a cursor on, runs that have ended whole, some of it twice, and within a step in any
-    order."""
+    """As the shell does it: from a cursor on, which stays before what does not show yet; of runs that have ended all,
+    some of it twice, and in any order."""
     rows: dict[Place, Folded] = {}
     last = log[-1].event_id if log else 0
-    stops = sorted({0, last, *(choose.randint(0, last) for _ in range(choose.randint(0, 4)))})
-    for after, upto in pairwise(stops):
-        start = choose.choice([after, max(0, after - 4)])  # something was still missing last time
-        new = [each for each in log if start < each.event_id <= upto]
-        ended = {each.run_id for each in log if each.event_id <= upto and isinstance(each.event, Ended)}
+    start = 0
+    for upto in [*sorted(choose.randint(0, last) for _ in range(choose.randint(0, 4))), last]:
+        seen = [each for each in log if each.event_id <= upto]
+        if upto < last:  # in the end everything shows
+            late = {each.event_id for each in seen if each.event_id > start and choose.random() < 0.1}
+            seen = [each for each in seen if each.event_id not in late]
+        else:
+            late = set()
+        new = [each for each in seen if each.event_id > start]
+        ended = {each.run_id for each in seen if isinstance(each.event, Ended)}
         whole = ended & {each.run_id for each in new if isinstance(each.event, Ended | Planned)}
-        read = new + [each for each in log if each.event_id <= start and each.run_id in whole]
+        read = new + [each for each in seen if each.event_id <= start and each.run_id in whole]
         read += choose.sample(read, choose.randint(0, len(read)))
         choose.shuffle(read)
         events = events_of(read)
         known = {place: rows[place] for place in places_touched(events, DOWNSTREAM) if place in rows}
         rows |= fold(events, known, DOWNSTREAM)
+        start = min(late, default=upto + 1) - 1
     return rows
 
 

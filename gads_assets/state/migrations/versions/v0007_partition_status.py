@@ -58,6 +58,7 @@ CREATE TABLE status_cursor (
     horizon bigint,
     horizon_at timestamptz,
     last_change text,
+    last_end bigint NOT NULL DEFAULT 0,
     CONSTRAINT status_cursor_pkey PRIMARY KEY (tenant_id, workspace_id),
     CONSTRAINT status_cursor_folded_until_check CHECK (folded_until >= 0),
     CONSTRAINT status_cursor_horizon_check CHECK (
