@@ -36,6 +36,7 @@ ASSET_KEYS = [
     "google_ads/keyword_view",
     "google_ads/marts/account_day",
     "google_ads/marts/freshness",
+    "google_ads/partition_status",
     "google_ads/raw/account",
     "google_ads/raw/account_hourly",
     "google_ads/raw/ad",
@@ -137,7 +138,7 @@ def test_loading_the_definitions_starts_nothing_connects_nowhere_and_writes_noth
     assert seen["keys"] == ASSET_KEYS
     assert seen["checks"] == [f"{key}:{check}" for key in ASSET_KEYS if "/raw/" in key for check in CHECKS]
     assert sorted(seen["sensors"]) == ["google_ads_marts", "google_ads_reconcile", "google_ads_reschedule"]
-    assert seen["schedules"] == ["google_ads_housekeeping"]
+    assert seen["schedules"] == ["google_ads_housekeeping", "google_ads_partition_status"]
     assert not (project / ".gads").exists()
 
 
