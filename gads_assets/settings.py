@@ -52,7 +52,6 @@ _DIGITS_OF_A_LIMIT = 15
 _CALLS_AT_ONCE = 16
 _MOST_CALLS_AT_ONCE = 1_000  # each has a thread
 STATUS_PORT = 3010
-DEFAULT_STATUS_URL = f"http://127.0.0.1:{STATUS_PORT}"
 
 _PAGE = re.compile(r"https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[A-Za-z0-9._~/-]*)?\Z")
 _IDENTIFIER = re.compile(r"[A-Za-z0-9._-]{1,63}\Z")
@@ -183,7 +182,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         catalog_path=path("GADS_CATALOG"),
         tenant_id=_identifier("GADS_TENANT_ID", value("GADS_TENANT_ID")),
         workspace_id=_identifier("GADS_WORKSPACE_ID", value("GADS_WORKSPACE_ID")),
-        status_url=_page("GADS_STATUS_URL", value("GADS_STATUS_URL") or DEFAULT_STATUS_URL),
+        status_url=_page("GADS_STATUS_URL", value("GADS_STATUS_URL") or f"http://127.0.0.1:{STATUS_PORT}"),
         dagster_url=_page("GADS_DAGSTER_URL", value("GADS_DAGSTER_URL") or "http://127.0.0.1:3000"),
         spark_remote=remote,
         spark_master=master,

@@ -11,13 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Annotated, Final
+from urllib.parse import urlsplit
 
 import typer
 
 from gads_assets.cli.output import messages
 from gads_assets.cli.setup import require_spark, require_writable
 from gads_assets.errors import SetupError
-from gads_assets.settings import DEFAULT_STATUS_URL, STATUS_PORT, Settings, read_settings
+from gads_assets.settings import Settings, read_settings
 
 _WORKSPACE: Final = Path(__file__).resolve().parents[2] / "workspace.yaml"
 _POLL_SECONDS = 0.25
@@ -77,12 +78,13 @@ def _stop_requests() -> list[int]:
 
 def _status_port(settings: Settings) -> int | None:
     """None where the status page is served by somebody else, or cannot be."""
-    if settings.status_url != DEFAULT_STATUS_URL:
+    address = urlsplit(settings.status_url)
+    if address.hostname not in {"127.0.0.1", "localhost"} or not address.port:
         return None
-    if not _is_free(STATUS_PORT):
-        messages.print(f"port {STATUS_PORT} is in use, so the status page is not served here", soft_wrap=True)
+    if not _is_free(address.port):
+        messages.print(f"port {address.port} is in use, so the status page is not served here", soft_wrap=True)
         return None
-    return STATUS_PORT
+    return address.port
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from gads_assets_tests.acceptance.browser import (
     DagsterPage,
     PageServer,
     environment_of,
+    free_port,
     open_browser,
     open_tab,
     processes_of,
@@ -43,7 +44,10 @@ OpenTab = Callable[[], AbstractContextManager[DagsterPage]]
 def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """A fresh home with its customers registered, whose Google Ads sends a row of the bad partition twice."""
     fault = f"duplicated_rows@{BAD.replace('|', '/campaign/')}"
-    environment = environment_of(tmp_path_factory.mktemp("home"), GADS_EMULATOR_FAULTS=fault)
+    status_url = f"http://127.0.0.1:{free_port()}"
+    environment = environment_of(
+        tmp_path_factory.mktemp("home"), GADS_EMULATOR_FAULTS=fault, GADS_STATUS_URL=status_url
+    )
     run_gads(environment, "customers", "sync")
     return environment
 
@@ -156,8 +160,25 @@ def test_the_terminal_says_where_the_page_is_and_leaves_dagsters_own_words_to_th
     assert server.output.splitlines() == [
         f"Starting Dagster's page; what it says goes to {log}",
         f"Dagster's page is on {server.address}; stop it with Ctrl-C",
+        f"The status page is on {environment['GADS_STATUS_URL']}",
     ]
     assert "RUN_SUCCESS" in log.read_text(encoding="utf-8")
+
+
+def test_an_asset_of_dagsters_page_leads_to_its_status(environment: Mapping[str, str], tab: OpenTab) -> None:
+    with tab() as dagster:
+        dagster.page.goto(f"/assets/{RAW}?view=overview")
+        link = dagster.page.get_by_role("link", name="Which partitions are current, and why not the others")
+        address = link.first.get_attribute("href")
+        assert address == f"{environment['GADS_STATUS_URL']}/#asset=google_ads%2Fraw%2Fcampaign"
+        customer, day = GOOD.split("|")
+        dagster.page.goto(f"{address}&from={day}&to={day}")
+        cells = dagster.page.get_by_role("gridcell")
+        expect(cells).to_have_count(3)
+        shown = dagster.page.get_by_role("row").filter(has_text=f"{customer[:3]}-{customer[3:6]}-{customer[6:]}")
+        expect(shown.get_by_role("gridcell")).to_have_attribute(
+            "aria-label", re.compile(rf", {day}, (materialized|stale)")
+        )
 
 
 # Last, because it stops the server that the others share.
