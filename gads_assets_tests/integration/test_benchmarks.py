@@ -147,6 +147,7 @@ def test_the_status_is_measured_beside_reading_alone_and_dagsters_own_and_on_the
     assert [result.name for result in results] == [
         "fold_events",
         "fold_events_rate",
+        "fold_events_select",
         "fold_events_dagster",
         "status_summary",
         "status_summary_total",
