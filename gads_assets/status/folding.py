@@ -159,25 +159,18 @@ class Folder:
         stays folded, also if the process is killed in the next."""
         done = Progress()
         while True:
-            with self._folding() as (connection, cursor):
-                start, highest = self._reach(connection, cursor, log)
-                settled = log.settled()
-                upto = min(settled, start + _KEPT_AT_ONCE) if settled > start else highest
+            with self._folding(log) as (connection, cursor):
+                start, highest, settled = cursor.folded_until, log.highest(), log.settled()
+                # The highest may have been deleted since it was folded.
+                upto = min(settled, start + _KEPT_AT_ONCE) if settled > start else max(start, highest)
                 # Asked before they are read: what came in between would pass for read.
                 is_whole = upto <= settled or log.is_whole(start, upto)
                 moved = move_cursor(cursor, start, upto, is_whole=is_whole)
                 done += self._fold_portions(connection, cursor, moved, _read_ahead(log, start, upto))
             if progress:
                 progress(upto, highest)
-            if upto == highest:
+            if upto >= highest:
                 return done
-
-    def _reach(self, connection: Connection, cursor: Cursor, log: EventLog) -> tuple[int, int]:
-        """From where to where there is something to fold."""
-        if log.numbers_given() < cursor.folded_until:
-            connection.execute(_BEGIN_ANEW, self._whose)
-            return 0, log.highest()
-        return cursor.folded_until, max(cursor.folded_until, log.highest())
 
     def _fold_portions(
         self, connection: Connection, cursor: Cursor, moved: Cursor, portions: Iterable[Events]
@@ -205,12 +198,17 @@ class Folder:
             return connection.execute(_VERSION, self._whose).scalar() or ""
 
     @contextmanager
-    def _folding(self) -> Iterator[tuple[Connection, Cursor]]:
+    def _folding(self, log: EventLog) -> Iterator[tuple[Connection, Cursor]]:
+        """A transaction in which nobody else folds, and where the last fold stopped."""
         with transaction(self._engine) as connection:
             connection.execute(_OPEN, self._whose)
         with transaction(self._engine) as connection:
             row = connection.execute(_LOCK, {**self._whose, "longest_insert": _LONGEST_INSERT}).one()
-            yield connection, Cursor(**row._mapping)
+            cursor = Cursor(**row._mapping)
+            if log.numbers_given() < cursor.folded_until:
+                connection.execute(_BEGIN_ANEW, self._whose)
+                cursor = Cursor(folded_until=0)
+            yield connection, cursor
 
     def _see_code(self, connection: Connection) -> bool:
         """From when on partitions that were made by another version are stale. Whether there is a new one."""

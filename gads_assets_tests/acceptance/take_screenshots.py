@@ -108,7 +108,7 @@ def _status_page(browser: Browser, environment: Mapping[str, str], picture: Path
         page = browser.new_page(viewport={"width": 1200, "height": 800})
         page.goto(file.as_uri())
         page.get_by_role("gridcell").first.wait_for()
-        page.screenshot(path=picture, clip={"x": 0, "y": 0, "width": 1200, "height": 480})
+        page.screenshot(path=picture, clip={"x": 0, "y": 0, "width": 1200, "height": 500})
         page.close()
     return picture
 

@@ -239,6 +239,10 @@ def test_a_log_that_begins_anew_adds_to_what_is_known(desk: Desk) -> None:
     told = desk.told(place(TABLE))
     assert told["display"] == "MaterializedButLastAttemptFailed"
     assert told["last_materialization"]["run_id"] == "good"
+    version = desk.folder().version()
+    desk.written.end("of nothing", Outcome.FAILED)
+    desk.fold()
+    assert desk.folder().version() != version
     desk.succeed("anew", place(TABLE))
     assert desk.told(place(TABLE))["last_materialization"]["run_id"] == "anew"
 
