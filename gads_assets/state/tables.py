@@ -368,7 +368,7 @@ status_cursor = Table(
     Column("horizon", BigInteger),
     Column("horizon_at", DateTime(timezone=True)),
     Column("last_change", Text),
-    Column("last_end", BigInteger, nullable=False, server_default="0"),
+    Column("last_end", BigInteger, nullable=False, server_default=text("0")),
     PrimaryKeyConstraint("tenant_id", "workspace_id"),
     _check("folded_until", "folded_until >= 0"),
     _check("horizon", "num_nonnulls(horizon, horizon_at) IN (0, 2) AND (horizon IS NULL OR horizon > folded_until)"),
