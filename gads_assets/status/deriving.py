@@ -102,6 +102,7 @@ _FACTS: Final = f"""
         FROM stale
     ), facts AS (
         SELECT reasoned.*,
+            (ARRAY['FRESHNESS_POLICY', 'UPSTREAM_CHANGED', 'CODE_CHANGED'])[reason] AS reason_code,
             CASE WHEN materialization_event IS NULL THEN 0 ELSE 1 END
             + CASE WHEN last_attempt_outcome = 'FAILED' AND attempt_event > materialization_event THEN 2 ELSE 0 END
             + 4 * array_position(ARRAY['SUCCEEDED', 'FAILED', 'CANCELLED'], last_attempt_outcome)
@@ -196,19 +197,19 @@ _ROWS = text(f"""
     SELECT tenant_id, workspace_id, asset_key, partition_key,
         last_materialization_run_id, last_materialization_at, last_materialization_code_version,
         last_attempt_run_id, last_attempt_at, last_attempt_outcome,
-        is_stale_since AS stale_since, (ARRAY['FRESHNESS_POLICY', 'UPSTREAM_CHANGED', 'CODE_CHANGED'])[reason]
-            AS stale_reason_code, customer_id, CAST(logical_date AS text) AS logical_date, row_version
+        is_stale_since AS stale_since, reason_code AS stale_reason_code,
+        customer_id, CAST(logical_date AS text) AS logical_date, row_version
     FROM facts ORDER BY asset_key, partition_key
 """)
 
 # The rows are found by where they lie: nobody folds meanwhile, so they stay there.
 _SWEEP = text(f"""
     {_FACTS}
-    UPDATE folded_status AS f SET stale_since = is_stale_since, row_version = :row_version,
-        stale_reason_code = (ARRAY['FRESHNESS_POLICY', 'UPSTREAM_CHANGED', 'CODE_CHANGED'])[reason]
+    UPDATE folded_status AS f
+    SET stale_since = is_stale_since, stale_reason_code = reason_code, row_version = :row_version
     FROM facts
-    WHERE f.ctid = facts.row_id AND (f.stale_since, f.stale_reason_code) IS DISTINCT FROM
-        (facts.is_stale_since, (ARRAY['FRESHNESS_POLICY', 'UPSTREAM_CHANGED', 'CODE_CHANGED'])[reason])
+    WHERE f.ctid = facts.row_id
+        AND (f.stale_since, f.stale_reason_code) IS DISTINCT FROM (facts.is_stale_since, facts.reason_code)
 """)
 
 _HOLD_FOLDS = text("""
