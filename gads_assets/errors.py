@@ -9,6 +9,7 @@
     │   └── CatalogFileError          the place in the catalog's files that is wrong
     ├── PartitionKeyError             a customer, day or query name that cannot name a partition
     │   └── DayNotOpenError           the account's day has not ended and settled yet
+    ├── ActionRefusedError            what an operator asked for is refused or was not confirmed; nothing changed
     ├── ExtractionError               the Google Ads API did not give us the day
     │   ├── QuotaExhaustedError       wait `retry_after` seconds: everybody, or the account, as `scope` says
     │   ├── TransientApiError         the call may succeed when repeated, `retry_after` seconds later
@@ -26,6 +27,9 @@
     ├── StateStoreError               the database refused or lost something
     │   ├── DatabaseUnavailableError  no server answers
     │   └── TransitionError           a change of state that the contract forbids
+    ├── BatchError                    the partitions that a run was asked for are another's, or done
+    ├── AlertError                    the webhook did not take what it was told
+    ├── LineageError                  the OpenLineage backend did not take an event
     └── WarehouseError                staging, pointers or reading
         ├── PublishRefusedError       state does not allow this partition to be published
         ├── StagedRowsError           what was staged differs from what was judged
@@ -97,6 +101,10 @@ class PartitionKeyError(GadsError):
 class DayNotOpenError(PartitionKeyError):
     retryable = True
     error_class = "day_not_open"
+
+
+class ActionRefusedError(GadsError):
+    pass
 
 
 class ExtractionError(GadsError):
@@ -190,6 +198,18 @@ class TransitionError(StateStoreError):
     pass
 
 
+class BatchError(GadsError):
+    pass
+
+
+class AlertError(GadsError):
+    retryable = True
+
+
+class LineageError(GadsError):
+    retryable = True
+
+
 class WarehouseError(GadsError):
     pass
 
@@ -204,3 +224,13 @@ class StagedRowsError(WarehouseError):
 
 class ReadError(WarehouseError):
     pass
+
+
+def error_classes() -> set[str]:
+    """Every class that an attempt may be grouped under."""
+    found, kinds = set(), [GadsError]
+    while kinds:
+        kind = kinds.pop()
+        found.add(kind.error_class)
+        kinds += kind.__subclasses__()
+    return found

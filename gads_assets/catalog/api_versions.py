@@ -18,6 +18,11 @@ def sunset_passed(api_version: str, today: date) -> bool:
     return api_version in SUNSETS and SUNSETS[api_version] <= today
 
 
+def is_near_sunset(api_version: str, today: date) -> bool:
+    """From 60 days before its end on."""
+    return api_version in SUNSETS and SUNSETS[api_version] - today <= _NEAR
+
+
 def describe_sunset(api_version: str, today: date) -> str:
     """Says what to do as soon as there is something to do; of a version that is not in the table, that it is not."""
     sunset = SUNSETS.get(api_version)
@@ -26,6 +31,6 @@ def describe_sunset(api_version: str, today: date) -> str:
     mend = "raise api_version in the catalog"
     if sunset <= today:
         return f"{api_version} was to end in {sunset:%B %Y}; {mend}"
-    if sunset - today <= _NEAR:
+    if is_near_sunset(api_version, today):
         return f"{api_version} ends in {sunset:%B %Y}, in {(sunset - today).days} days or a little later; {mend} soon"
     return f"{api_version}, until {sunset:%B %Y}"

@@ -6,7 +6,7 @@ google-ads. `checking` compares those with the API.
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Final
@@ -20,8 +20,9 @@ from gads_assets.catalog.limits import read_limits, read_never_above, require_co
 from gads_assets.catalog.schema_store import QUERY_NAME, SCHEMA_VERSION, read_stored_schemas, schemas_beside
 from gads_assets.catalog.shapes import Shape, day_field, days_back, require_change_limit, shape_of
 from gads_assets.catalog.specification import (
+    DEFAULT_ALERT_AFTER,
     DEFAULT_FRESHNESS,
-    DEFAULT_MAX_ATTEMPTS,
+    DEFAULT_RETRY,
     Catalog,
     Limits,
     QuerySchema,
@@ -30,6 +31,7 @@ from gads_assets.catalog.specification import (
     Terms,
 )
 from gads_assets.catalog.yaml_document import Entry, read_yaml
+from gads_assets.domain.retrying import RetryPolicy
 from gads_assets.errors import CatalogError
 
 PACKAGED_CATALOG: Final = Path(__file__).resolve().parent.parent / "config" / "google_apis.yaml"
@@ -41,6 +43,9 @@ _EARLIEST_START: Final = date(2000, 1, 1)
 _LONGEST_SETTLING_HOURS: Final = 168
 _LONGEST_RESTATEMENT_DAYS: Final = 365
 _MOST_ATTEMPTS: Final = 20
+_MOST_EXTRACTION_ATTEMPTS: Final = 50
+_LONGEST_RETRY_DAYS: Final = 90
+_LONGEST_BACKOFF_MINUTES: Final = 1_440
 _LONGEST_FRESHNESS_HOURS: Final = 720
 _LONGEST_DIFFERENCE: Final = 2_000
 _API_VERSION: Final = re.compile(r"v[1-9][0-9]{0,2}\Z")
@@ -61,8 +66,9 @@ class QueryDraft:
     never_above: tuple[tuple[str, str], ...]
     limits: Limits
     restatement: Restatement | None
-    max_attempts: int
+    retry: RetryPolicy
     freshness: timedelta
+    alert_after: timedelta
     entry: Entry
     gaql_entry: Entry
     version_entry: Entry
@@ -116,7 +122,7 @@ def _query_draft(name: str, entry: Entry) -> QueryDraft:
         raise entry.problem(f"{name[:80]!r} is not {_IDENTIFIER_RULE}")
     entries = entry.mapping(
         known=("description", "gaql", "schema_version", "natural_key", "start_date", "settling_delay_hours"),
-        optional=("restatement", "max_attempts", "freshness_hours", "limits"),
+        optional=("restatement", "max_attempts", "retry", "freshness_hours", "alert_after_hours", "limits"),
     )
     gaql = _partitioned_query(entries["gaql"])
     start_date = entries["start_date"].day()
@@ -138,20 +144,47 @@ def _query_draft(name: str, entry: Entry) -> QueryDraft:
         never_above=read_never_above(entries["limits"], gaql) if "limits" in entries else (),
         limits=read_limits(entries["limits"], name) if "limits" in entries else Limits(),
         restatement=_restatement(entries["restatement"], gaql, settling_delay) if "restatement" in entries else None,
-        max_attempts=(
-            entries["max_attempts"].whole_number(lowest=1, highest=_MOST_ATTEMPTS)
-            if "max_attempts" in entries
-            else DEFAULT_MAX_ATTEMPTS
-        ),
-        freshness=(
-            timedelta(hours=entries["freshness_hours"].whole_number(lowest=1, highest=_LONGEST_FRESHNESS_HOURS))
-            if "freshness_hours" in entries
-            else DEFAULT_FRESHNESS
-        ),
+        retry=_retry_policy(entries),
+        freshness=_hours(entries, "freshness_hours", DEFAULT_FRESHNESS),
+        alert_after=_hours(entries, "alert_after_hours", DEFAULT_ALERT_AFTER),
         entry=entry,
         gaql_entry=entries["gaql"],
         version_entry=entries["schema_version"],
     )
+
+
+def _hours(entries: Mapping[str, Entry], name: str, default: timedelta) -> timedelta:
+    if name not in entries:
+        return default
+    return timedelta(hours=entries[name].whole_number(lowest=1, highest=_LONGEST_FRESHNESS_HOURS))
+
+
+def _retry_policy(entries: Mapping[str, Entry]) -> RetryPolicy:
+    policy = DEFAULT_RETRY
+    if "max_attempts" in entries:
+        policy = replace(policy, max_attempts=entries["max_attempts"].whole_number(lowest=1, highest=_MOST_ATTEMPTS))
+    if "retry" not in entries:
+        return policy
+    given = entries["retry"].mapping(known=(), optional=("max_extraction_attempts", "max_age_days", "backoff_minutes"))
+    if "max_extraction_attempts" in given:
+        most = given["max_extraction_attempts"].whole_number(lowest=1, highest=_MOST_EXTRACTION_ATTEMPTS)
+        policy = replace(policy, max_extraction_attempts=most)
+    if "max_age_days" in given:
+        days = given["max_age_days"].whole_number(lowest=1, highest=_LONGEST_RETRY_DAYS)
+        policy = replace(policy, max_age=timedelta(days=days))
+    if "backoff_minutes" in given:
+        policy = replace(policy, backoff=_backoff(given["backoff_minutes"]))
+    return policy
+
+
+def _backoff(entry: Entry) -> tuple[timedelta, ...]:
+    waits: list[int] = []
+    for item in entry.items():
+        minutes = item.whole_number(lowest=1, highest=_LONGEST_BACKOFF_MINUTES)
+        if waits and minutes < waits[-1]:
+            raise item.problem(f"{minutes} comes after {waits[-1]}; each wait is at least as long as the one before")
+        waits.append(minutes)
+    return tuple(timedelta(minutes=minutes) for minutes in waits)
 
 
 def _partitioned_query(entry: Entry) -> GaqlQuery:
@@ -254,8 +287,9 @@ def _specification(draft: QueryDraft, stored: Mapping[tuple[str, str], QuerySche
         settling_delay=draft.settling_delay,
         limits=draft.limits,
         restatement=draft.restatement,
-        max_attempts=draft.max_attempts,
+        retry=draft.retry,
         freshness=draft.freshness,
+        alert_after=draft.alert_after,
     )
 
 

@@ -10,10 +10,12 @@ from gads_assets.catalog.gaql_query import CHANGE_TIME_FIELDS, DATE_FIELD
 from gads_assets.catalog.gaql_tokens import shortened
 from gads_assets.catalog.shapes import Shape, shape_of
 from gads_assets.domain.expectations import SpendPolicy, VolumePolicy
+from gads_assets.domain.retrying import RetryPolicy
 from gads_assets.errors import CatalogError
 
-DEFAULT_MAX_ATTEMPTS: Final = 5
 DEFAULT_FRESHNESS: Final = timedelta(hours=24)
+DEFAULT_RETRY: Final = RetryPolicy()
+DEFAULT_ALERT_AFTER: Final = timedelta(hours=48)
 NUMBER_TYPES: Final = frozenset({"bigint", "int", "double"})
 
 _DAY_EXPRESSIONS: Final = {
@@ -128,8 +130,8 @@ class Restatement:
 
 @dataclass(frozen=True, kw_only=True)
 class QuerySpecification:
-    """`max_attempts`: how often a partition is tried before somebody has to look at it. `freshness`: how long after a
-    day opens, or is due to be asked for again, what is published of it passes for current."""
+    """`freshness`: how long after a day opens, or is due to be asked for again, what is published of it passes for
+    current; `alert_after`: how much longer it may be stale before somebody is told."""
 
     name: str
     description: str
@@ -139,8 +141,9 @@ class QuerySpecification:
     settling_delay: timedelta
     limits: Limits = Limits()
     restatement: Restatement | None = None
-    max_attempts: int = DEFAULT_MAX_ATTEMPTS
+    retry: RetryPolicy = DEFAULT_RETRY
     freshness: timedelta = DEFAULT_FRESHNESS
+    alert_after: timedelta = DEFAULT_ALERT_AFTER
 
     @property
     def due_ages(self) -> tuple[int, ...]:
@@ -183,7 +186,7 @@ class Catalog:
             return self.queries[name]
         except KeyError:
             known = ", ".join(sorted(self.queries))
-            raise CatalogError(f"query {shortened(name)} is not in the catalog; it has {known}") from None
+            raise CatalogError(f"query {shortened(name, 40)} is not in the catalog; it has {known}") from None
 
     def schema(self, query_name: str, version: str) -> QuerySchema:
         try:

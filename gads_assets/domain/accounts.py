@@ -59,6 +59,12 @@ class FoundAccount:
         return self.api_status == "ENABLED"
 
     @property
+    def without_days(self) -> str | None:
+        """Why none of its days can be told from another, if so."""
+        zone = self.account.time_zone
+        return None if _is_time_zone(zone) else f"its time zone {zone!r} is not in the tz database"
+
+    @property
     def is_closed(self) -> bool:
         return self.api_status in CLOSED_STATUSES
 
@@ -122,7 +128,7 @@ def plan_sync(
 
 def _after_sync(was: Account | None, met: FoundAccount | None, *, now: datetime) -> Account | None:
     if met is not None and met.is_enabled:
-        return met.account
+        return met.account if met.without_days is None else _without_days(was or met.account, met, now=now)
     if was is None or (met is not None and not met.is_closed):
         return was
     if met is not None:
@@ -132,6 +138,25 @@ def _after_sync(was: Account | None, met: FoundAccount | None, *, now: datetime)
     else:
         reason = f"no longer below manager {was.login_customer_id}"
     return replace(was, status=AccountStatus.INACTIVE, closed_at=was.closed_at or now, closed_reason=reason)
+
+
+def _without_days(account: Account, met: FoundAccount, *, now: datetime) -> Account:
+    """Closed, with a time zone that the database can count in: what one account lacks must not stop all others."""
+    return replace(
+        account,
+        time_zone=account.time_zone if _is_time_zone(account.time_zone) else "UTC",
+        status=AccountStatus.INACTIVE,
+        closed_at=account.closed_at or now,
+        closed_reason=met.without_days,
+    )
+
+
+def _is_time_zone(name: str) -> bool:
+    try:
+        ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return False
+    return True
 
 
 def _kind_of_change(was: Account | None, will_be: Account) -> str:
@@ -173,6 +198,14 @@ def day_opens_at(account_time_zone: str, logical_date: date, settling_delay: tim
         ) from None
     except OverflowError:
         raise PartitionKeyError(f"day {logical_date} is at the calendar's end; choose an earlier day") from None
+
+
+def last_open_day(account_time_zone: str, settling_delay: timedelta, *, now: datetime) -> date:
+    """The newest day of the account that `day_opens_at` has come for."""
+    day = (now - settling_delay).astimezone(UTC).date() + timedelta(days=1)
+    while day_opens_at(account_time_zone, day, settling_delay) > now:
+        day -= timedelta(days=1)
+    return day
 
 
 def require_open(

@@ -1,11 +1,46 @@
 """What the ledger and the pointers disagree about, partition by partition, and what makes them agree again."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Final
 
 from gads_assets.domain.keys import PartitionKey
 from gads_assets.domain.pointer import Pointer, PointerStatus
 from gads_assets.domain.state import DemotionIntent, PartitionState, PartitionStatus, Reconcilable
+
+TIME_TO_REPORT: Final = timedelta(minutes=10)
+"""From a swap until its load record and its event are there, unless they were lost."""
+_LOOKS_AGAIN: Final = timedelta(hours=1)
+"""At all that rests, for what leaves no mark: events that somebody deleted, a backup that happens to look the same."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rest:
+    """What was last found of a query. Its `mark` changes with every state and every pointer, and was first seen at
+    `since`; all of it was last compared, and agreed, at `agreed_at`."""
+
+    mark: str
+    since: datetime
+    agreed_at: datetime | None = None
+
+
+def is_at_rest(rest: Rest | None, mark: str, *, now: datetime) -> bool:
+    """Whether comparing it would find nothing: nothing has changed since it agreed, and what changed last was reported
+    by then."""
+    return (
+        rest is not None
+        and rest.mark == mark
+        and rest.agreed_at is not None
+        and rest.agreed_at - rest.since > TIME_TO_REPORT
+        and now - rest.agreed_at < _LOOKS_AGAIN
+    )
+
+
+def rest_after_comparing(rest: Rest | None, mark: str, *, agreed: bool, now: datetime) -> Rest:
+    since = rest.since if rest and rest.mark == mark else now
+    return Rest(mark=mark, since=since, agreed_at=now if agreed else None)
 
 
 class Difference(StrEnum):

@@ -35,13 +35,13 @@ def test_every_packaged_query_says_how_long_its_days_are_restated() -> None:
         assert query.restatement is None or query.restatement == Restatement(
             window_days=90, repull_days_ago=(1, 2, 3, 7, 14, 30, 60, 90)
         )
-        assert query.max_attempts == 5
+        assert query.retry.max_attempts == 5
 
 
 def test_restatement_and_attempts_are_read_as_written(tmp_path: Path) -> None:
     query = load_catalog(write_catalog(tmp_path, RESTATED)).query("campaign")
     assert query.restatement == Restatement(window_days=30, repull_days_ago=(1, 7, 30))
-    assert query.max_attempts == 7
+    assert query.retry.max_attempts == 7
 
 
 def test_a_delay_of_less_than_a_day_takes_nothing_from_the_window(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_a_delay_of_less_than_a_day_takes_nothing_from_the_window(tmp_path: Path
 def test_a_catalog_that_leaves_them_out_repulls_nothing_and_tries_five_times(tmp_path: Path) -> None:
     query = load_catalog(write_catalog(tmp_path)).query("campaign")
     assert query.restatement is None
-    assert query.max_attempts == 5
+    assert query.retry.max_attempts == 5
 
 
 # What is changed, then the line, the key and the fix that the refusal names.

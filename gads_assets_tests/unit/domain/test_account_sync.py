@@ -61,6 +61,16 @@ def test_an_account_that_was_closed_before_it_was_known_is_not_registered(status
     assert planned([met(1, status)], []) == SyncPlan()
 
 
+@pytest.mark.parametrize("zone", ["", "Mars/Olympus", "../etc/passwd"])
+def test_an_account_whose_time_zone_nobody_knows_is_closed_for_that_and_stops_no_other(zone: str) -> None:
+    odd = [FoundAccount(account=replace(account(number), time_zone=zone), api_status="ENABLED") for number in (1, 2)]
+    plan = planned([*odd, met(3)], [account(2), account(3)])
+    reason = f"its time zone {zone!r} is not in the tz database"
+    assert plan.new == (closed(replace(account(1), time_zone="UTC"), reason),)
+    assert plan.closed == (closed(account(2), reason),)
+    assert plan.unchanged == (account(3),)
+
+
 def test_an_account_that_vanished_from_below_its_login_is_closed() -> None:
     plan = planned([met(2)], [account(1), account(2)])
     assert plan.closed == (closed(account(1), f"no longer below manager {LOGIN}"),)

@@ -22,6 +22,11 @@ def test_a_customer_id_is_its_ten_digits_however_people_write_it(text: str) -> N
         "",
         "123456789",
         "12345678901",
+        "12345-67890",
+        "1-234567890",
+        "-123-456-7890",
+        "123-456-789-0",
+        "123--456-7890",
         "12345678x0",
         "\uff11\uff12\uff13\uff14\uff15\uff16\uff17\uff18\uff19\uff10",
         "1234567890\n1",
@@ -58,3 +63,10 @@ def test_a_partition_reads_back_from_the_label_that_dagster_shows() -> None:
 def test_a_label_without_its_separator_is_refused_with_the_form_to_use() -> None:
     with pytest.raises(PartitionKeyError, match=r"<customer id>\|<YYYY-MM-DD>"):
         partition_key_from_label("1234567890 2024-06-01", source="google_ads", query_name="campaign")
+
+
+def test_what_was_given_is_quoted_no_longer_than_it_takes_to_recognize_it() -> None:
+    for parse in (parse_customer_id, parse_logical_date, parse_run_id):
+        with pytest.raises(PartitionKeyError) as refused:
+            parse("x" * 5000)
+        assert len(str(refused.value)) < 200

@@ -1,9 +1,10 @@
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from gads_assets.domain.pointer import Pointer, PointerStatus
-from gads_assets.domain.reconciling import Difference, compare
+from gads_assets.domain.reconciling import Difference, Rest, compare, is_at_rest, rest_after_comparing
 from gads_assets.domain.state import PartitionState, PartitionStatus, Reconcilable
 from gads_assets_tests.agreeing import KEY, OTHER_RUN, SHOWN, SUCCESS
 
@@ -114,3 +115,22 @@ def test_an_authority_accepted_before_the_pointer_does_not_replace_it_however_ma
     restored = replace(SUCCESS, version=9)
     assert difference(restored, pointer, spoke=False) is Difference.ESTRANGED
     assert difference(restored, pointer) is Difference.NOT_LOADED
+
+
+def test_a_query_rests_once_it_has_agreed_after_all_was_reported_and_until_anything_changes() -> None:
+    began = datetime(2024, 6, 1, tzinfo=UTC)
+    minutes = [timedelta(minutes=number) for number in range(200)]
+    rest, compared = None, []
+    for minute in minutes:
+        mark = "changed" if minute >= timedelta(minutes=150) else "as it was"
+        if not is_at_rest(rest, mark, now=began + minute):
+            compared.append(minute // timedelta(minutes=1))
+            rest = rest_after_comparing(rest, mark, agreed=True, now=began + minute)
+    assert compared == [*range(12), 71, 131, *range(150, 162)]
+
+
+def test_what_differs_never_rests() -> None:
+    now = datetime(2024, 6, 1, tzinfo=UTC)
+    rest = Rest(mark="as it was", since=now - timedelta(days=1))
+    assert not is_at_rest(rest, "as it was", now=now)
+    assert rest_after_comparing(rest, "as it was", agreed=False, now=now) == rest
