@@ -36,3 +36,18 @@ def execute(url: str, statement: str) -> None:
             connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
     finally:
         engine.dispose()
+
+
+def end_sessions_with_locks(url: str) -> None:
+    """As a restart of the server ends all: what they held by advisory locks is free, and rows stay as they are."""
+    engine = open_engine(url)
+    holders = """
+        SELECT {} FROM pg_locks WHERE locktype = 'advisory'
+            AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    """
+    try:
+        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            connection.exec_driver_sql(holders.format("pg_terminate_backend(pid, 10000)")).all()
+            assert connection.exec_driver_sql(holders.format("pid")).all() == []
+    finally:
+        engine.dispose()

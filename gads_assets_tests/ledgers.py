@@ -1,6 +1,6 @@
 """Ledgers in the conditions that a partition can be in, made the way the product makes them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from itertools import count
@@ -20,7 +20,7 @@ from gads_assets.state.judging import RecordedJudgement
 from gads_assets.state.partition_states import StateStore
 
 NOW = datetime(2024, 7, 1, 12, tzinfo=UTC)
-SCHEMA_HEAD = "0007"
+SCHEMA_HEAD = "0008"
 SEAL = "5" * 64
 KEY = PartitionKey(
     source="google_ads", customer_id=CustomerId("1234567890"), query_name="campaign", logical_date=date(2024, 6, 1)
@@ -144,9 +144,27 @@ def neighbour(days: int) -> PartitionKey:
 
 def let_pass(engine: Engine, time: timedelta) -> None:
     """As if what is on record had happened so much earlier. The guards are off: history is nobody's to change."""
-    moments = {"extraction_attempt": ("started_at", "finished_at", "retry_at"), "api_pause": ("paused_until",)}
+    moments = {
+        "extraction_attempt": ("started_at", "finished_at", "retry_at"),
+        "partition_attempt": ("judged_at",),
+        "api_pause": ("paused_until",),
+        "retry_schedule": ("next_run_at", "dispatched_at", "scheduled_at"),
+        "control_cursor": ("reached_at",),
+        "run_lease": ("lease_until", "taken_at"),
+    }
     with engine.begin() as connection:
         connection.execute(text("SET LOCAL session_replication_role = replica"))
         for table, columns in moments.items():
             moved = ", ".join(f"{column} = {column} - :time" for column in columns)
             connection.execute(text(f"UPDATE {table} SET {moved}"), {"time": time})
+
+
+def let_nothing_open(engine: Engine, queries: Iterable[str]) -> None:
+    """As if every day of all registered customers, and of centuries to come, had been scheduled already: no daemon runs
+    anything that a test did not ask for."""
+    opened = text("""
+        INSERT INTO opened_day SELECT 'google_ads', query_name, customer_id, DATE '2999-01-01'
+        FROM customer CROSS JOIN unnest(CAST(:queries AS text[])) AS query_name
+    """)
+    with engine.begin() as connection:
+        connection.execute(opened, {"queries": list(queries)})

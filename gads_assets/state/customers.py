@@ -1,7 +1,7 @@
 """The accounts whose days are partitions."""
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
 from sqlalchemy import Engine, RowMapping, text
 
@@ -28,6 +28,11 @@ _REGISTER = text("""
 
 _CUSTOMERS = text("SELECT * FROM customer WHERE status = 'active' OR :with_closed ORDER BY customer_id")
 
+FIRST_DAY = "CAST(c.added_at AT TIME ZONE c.time_zone AS date) - 1"
+"""Of a customer c: the day that was the newest open one, or was about to be, when it was registered."""
+
+_FIRST_DAYS = text(f"SELECT c.customer_id, {FIRST_DAY} AS first_day FROM customer AS c WHERE c.status = 'active'")
+
 
 class CustomerRegister:
     """An account belongs for ever to the API that it was registered from, so that emulated days never stand among
@@ -53,6 +58,11 @@ class CustomerRegister:
         """By customer id."""
         with transaction(self._engine) as connection:
             return [_account(row) for row in connection.execute(_CUSTOMERS, {"with_closed": with_closed}).mappings()]
+
+    def first_days(self) -> dict[CustomerId, date]:
+        """From which day on each active account is looked after: what came before is a backfill's."""
+        with transaction(self._engine) as connection:
+            return {CustomerId(row.customer_id): row.first_day for row in connection.execute(_FIRST_DAYS)}
 
 
 def _account(row: RowMapping) -> Account:

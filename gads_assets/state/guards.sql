@@ -319,3 +319,22 @@ CREATE TRIGGER guard_operations BEFORE UPDATE OR DELETE ON api_operations
 
 CREATE TRIGGER guard_ledger BEFORE TRUNCATE ON api_operations
     FOR EACH STATEMENT EXECUTE FUNCTION guard_ledger();
+
+-- A partition is in one run at a time: its lease changes hands only when the run that has it is gone.
+CREATE FUNCTION guard_lease() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    IF (NEW.source, NEW.customer_id, NEW.query_name, NEW.logical_date)
+            IS DISTINCT FROM (OLD.source, OLD.customer_id, OLD.query_name, OLD.logical_date) THEN
+        PERFORM refuse(OLD.source, OLD.query_name, OLD.customer_id, OLD.logical_date, 'a lease keeps its key');
+    ELSIF NEW.dagster_run_id <> OLD.dagster_run_id AND EXISTS (
+            SELECT FROM run_lease AS held
+            WHERE held.dagster_run_id = OLD.dagster_run_id AND held.lease_until > statement_timestamp()) THEN
+        PERFORM refuse(OLD.source, OLD.query_name, OLD.customer_id, OLD.logical_date,
+            format('run %s has it, and lives', OLD.dagster_run_id));
+    END IF;
+    RETURN NEW;
+END
+$$;
+
+CREATE TRIGGER guard_lease BEFORE UPDATE ON partition_lease
+    FOR EACH ROW EXECUTE FUNCTION guard_lease();

@@ -1,13 +1,14 @@
 """What happens inside the transaction in which the control plane overrides a verdict, or adopts a pointer."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import Connection, exists, text
 
 from gads_assets.domain.keys import PartitionKey
 from gads_assets.domain.pointer import Pointer
-from gads_assets.domain.state import PartitionState, state_returned_to_pending
+from gads_assets.domain.state import PartitionState, PartitionStatus, state_returned_to_pending
 from gads_assets.errors import TransitionError
 from gads_assets.state.judging import lock_states
 from gads_assets.state.rows import key_from_row, key_row, keys_json, rows_json, select_by_keys, value_row
@@ -56,6 +57,21 @@ _OPEN_ADOPTIONS = (
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Override:
+    """What an operator, or the control plane in an operator's place, did to a partition. `state_version` is that of the
+    state which it made, if it made one."""
+
+    override_id: str
+    action: str
+    key: PartitionKey
+    actor: str
+    reason: str
+    logged_at: datetime
+    change: str
+    state_version: int | None = None
+
+
 def return_to_pending(
     connection: Connection,
     keys: Iterable[PartitionKey],
@@ -64,27 +80,53 @@ def return_to_pending(
     reason: str,
     now: datetime,
     new_override_id: Callable[[], str],
+    changes: Mapping[PartitionKey, str] | None = None,
 ) -> list[PartitionState]:
+    """`changes` is what else is logged of some as changed."""
     wanted = sorted(set(keys))
     states = lock_states(connection, wanted)
     after = [state_returned_to_pending(states.get(key), key=key, now=now) for key in wanted]
-    overrides = [
-        {
-            "override_id": new_override_id(),
-            "action": "retry",
-            **key_row(state.key),
-            "actor": actor,
-            "reason": reason,
-            "state_version": state.version,
-            "logged_at": now,
-        }
-        for state in after
-    ]
-    connection.execute(_LOG_OVERRIDES, {"rows": rows_json(overrides)})
+    log_overrides(
+        connection,
+        [
+            Override(
+                override_id=new_override_id(),
+                action="retry",
+                key=state.key,
+                actor=actor,
+                reason=reason,
+                logged_at=now,
+                state_version=state.version,
+                change="; ".join(filter(None, ["failed → pending", (changes or {}).get(state.key)])),
+            )
+            for state in after
+        ],
+    )
     changed = connection.execute(_RETURN_TO_PENDING, {"rows": rows_json(map(value_row, after))})
     if changed.rowcount != len(after):
         raise TransitionError("a partition state changed although it was locked; somebody disabled the locks")
     return after
+
+
+def return_failed_to_pending(
+    connection: Connection,
+    keys: Iterable[PartitionKey],
+    *,
+    actor: str,
+    reason: str,
+    now: datetime,
+    new_override_id: Callable[[], str],
+) -> list[PartitionState]:
+    """Of these, those that are failed at this moment."""
+    states = lock_states(connection, keys)
+    failed = [key for key, state in states.items() if state.status is PartitionStatus.FAILED]
+    if not failed:
+        return []
+    return return_to_pending(connection, failed, actor=actor, reason=reason, now=now, new_override_id=new_override_id)
+
+
+def log_overrides(connection: Connection, overrides: Iterable[Override]) -> None:
+    connection.execute(_LOG_OVERRIDES, {"rows": rows_json(map(value_row, overrides))})
 
 
 def adopt(

@@ -10,7 +10,6 @@ from gads_assets.domain.expectations import Surroundings
 from gads_assets.domain.keys import CustomerId, PartitionKey, RunId
 from gads_assets.domain.pointer import Pointer
 from gads_assets.domain.readiness import Readiness, ReadyPartition, asked_partitions, tell_ready
-from gads_assets.domain.rescheduling import DuePartition, RetryPolicy
 from gads_assets.domain.state import (
     AttemptOutcome,
     DayRange,
@@ -32,8 +31,7 @@ from gads_assets.state.judging import (
     record_judgements,
 )
 from gads_assets.state.overriding import adopt, open_adoptions, return_to_pending
-from gads_assets.state.reconcilable import BEING_WITHDRAWN, read_reconcilable, read_standings
-from gads_assets.state.rescheduling import read_due
+from gads_assets.state.reconcilable import BEING_WITHDRAWN, read_marks, read_reconcilable, read_standings
 from gads_assets.state.rows import (
     demotion_from_row,
     key_from_row,
@@ -204,6 +202,11 @@ class StateStore:
         with transaction(self._engine) as connection:
             return read_reconcilable(connection, pointers)
 
+    def marks(self, *, source: str) -> dict[str, str]:
+        """Of each query with a state: what changes when any of its states does."""
+        with transaction(self._engine) as connection:
+            return read_marks(connection, source=source)
+
     def standings(self, query_name: str, *, source: str = "google_ads") -> dict[str, Sequence[object]]:
         """Every state of a query, as columns of equal length: customer_id, logical_date, status, authority,
         authority_schema_version, version, is_being_withdrawn."""
@@ -298,17 +301,6 @@ class StateStore:
         """Touches no partition state; a run that is recorded already stays as it was written."""
         with transaction(self._engine) as connection:
             connection.execute(_INSERT_EXTRACTIONS, {"rows": rows_json(map(value_row, attempts))})
-
-    def due_partitions(self, policies: Mapping[str, RetryPolicy], *, source: str = "google_ads") -> list[DuePartition]:
-        """Whose newest extraction failed, and may be tried again by the database's clock. Policies are by query;
-        others' partitions are left out.
-
-        Neither those of closed accounts, nor those that failed in `max_attempts` runs since they were last sealed: the
-        next try is for somebody to decide. A quota that was exhausted says nothing about the partition, and is no such
-        failure; but with every run that failed, whatever of, the next is later.
-        """
-        with transaction(self._engine) as connection:
-            return read_due(connection, source=source, policies=policies)
 
     def record_loads(self, records: Iterable[LoadRecord]) -> None:
         """The first record of a (partition, run, schema version) stays."""

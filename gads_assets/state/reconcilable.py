@@ -67,6 +67,16 @@ _STANDINGS = select(
     BEING_WITHDRAWN.label("is_being_withdrawn"),
 ).where(partition_state.c.source == bindparam("source"), partition_state.c.query_name == bindparam("query_name"))
 
+# Every change of a state raises its version by one, and no state is ever deleted.
+_MARKS = text("""
+    SELECT query_name, count(*) || ' states at ' || sum(version) AS mark FROM partition_state
+    WHERE source = :source GROUP BY query_name
+""")
+
+
+def read_marks(connection: Connection, *, source: str) -> dict[str, str]:
+    return {row.query_name: row.mark for row in connection.execute(_MARKS, {"source": source})}
+
 
 def read_reconcilable(
     connection: Connection, pointers: Mapping[PartitionKey, Pointer | None]

@@ -34,8 +34,9 @@ _VERDICT: Final = (
 _RETURN_TO_PENDING: Final = ("status", "error_message", "updated_at", "version")
 _DEMOTION: Final = ("run_id", "state_version", "validation_id", "error_message", "started_at")
 _SCHEDULE: Final = (
-    *("purpose", "next_run_at", "backoff_strategy", "baseline_attempts", "override_id"),
-    *("dagster_run_id", "lease_until", "scheduled_at"),
+    *("purpose", "disposition", "next_run_at", "backoff_strategy", "reason", "baseline_attempts", "baseline_run_seq"),
+    *("seen_attempts", "seen_run_seq", "fruitless_runs", "failing_since", "dispatches", "override_id", "backfill_id"),
+    *("batch_id", "dispatched_at", "dagster_run_id", "scheduled_at"),
 )
 _ACCOUNT: Final = (
     *("name", "time_zone", "currency", "login_customer_id", "login_path"),
@@ -55,6 +56,9 @@ GRANTS: Final[Mapping[Role, Mapping[str, Privileges]]] = {
         "SEQUENCE run_seq": _privileges("USAGE"),
         "customer": _READ,
         "extraction_attempt": _privileges("INSERT"),
+        "run_lease": _privileges("SELECT", "INSERT", "DELETE", update=("lease_until",)),
+        "partition_lease": _privileges("SELECT", "INSERT", "DELETE", update=("dagster_run_id",)),
+        "retry_schedule": _privileges("SELECT", update=("dagster_run_id",)),
         "api_operations": _privileges("SELECT", "INSERT", update=("used",)),
         "api_pause": _privileges("SELECT", "INSERT", update=_PAUSE),
     },
@@ -90,6 +94,12 @@ GRANTS: Final[Mapping[Role, Mapping[str, Privileges]]] = {
         "load_record": _READ,
         "override_log": _APPEND,
         "retry_schedule": _privileges("SELECT", "INSERT", "DELETE", update=_SCHEDULE),
+        "run_lease": _privileges("SELECT", "DELETE"),
+        "partition_lease": _READ,
+        "opened_day": _privileges("SELECT", "INSERT", update=("newest_day",)),
+        "control_cursor": _privileges("SELECT", "INSERT", update=("reached_at",)),
+        "backfill": _privileges("SELECT", "INSERT", update=("status", "taken_off", "changed_by", "changed_at")),
+        "alert": _privileges("SELECT", "INSERT", update=("told_at", "over_at")),
         "customer": _privileges("SELECT", "INSERT", update=_ACCOUNT),
         "api_operations": _READ,
         "api_pause": _privileges("SELECT", "DELETE"),

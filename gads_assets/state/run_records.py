@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Final
 
 from sqlalchemy import ARRAY, Connection, Engine, RowMapping, Text, any_, bindparam, exists, select, text
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
@@ -80,13 +81,24 @@ _PATIENCE = text("SELECT set_config('lock_timeout', :milliseconds, false)")
 
 _HOLDER = text("SELECT pg_backend_pid()")
 
-# Looking takes no lock: two who look would take each other for the holder.
-_HELD = text("""
-    SELECT scope FROM unnest(:scopes) AS scope JOIN pg_locks AS l
-        ON (l.classid::bigint << 32) | l.objid::bigint = hashtextextended(scope, 0)
-    WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
-        AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+HELD_SCOPES: Final = """
+    SELECT (classid::bigint << 32) | objid::bigint FROM pg_locks
+    WHERE locktype = 'advisory' AND objsubid = 1 AND granted
+        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+"""
+"""Those that living processes hold, as hashtextextended(scope, 0). Looking takes no lock: two who look would take each
+other for the holder."""
+
+_HELD = text(f"""
+    SELECT scope FROM unnest(:scopes) AS scope WHERE hashtextextended(scope, 0) IN ({HELD_SCOPES})
 """).bindparams(bindparam("scopes", type_=ARRAY(Text)))
+
+# A machine that is gone answers no more, and its session ends within a minute, not after hours.
+_ASK_IF_THERE = text("""
+    SELECT set_config(name, seconds, false)
+    FROM (VALUES ('tcp_keepalives_idle', '20'), ('tcp_keepalives_interval', '5'), ('tcp_keepalives_count', '4'))
+        AS wanted (name, seconds)
+""")
 
 _NOT_IN_TIME = "55P03"
 
@@ -197,6 +209,7 @@ class RunRecords:
     def shared(self, scopes: Collection[str]) -> Iterator[None]:
         """Holds these scopes beside whoever else shares them, for `held` to tell."""
         with session(self._engine) as connection:
+            connection.execute(_ASK_IF_THERE)
             connection.execute(_SHARE, {"scopes": sorted(scopes)})
             yield
 

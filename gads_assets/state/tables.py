@@ -4,7 +4,6 @@ What a constraint can make impossible is impossible here; what needs more than t
 see of the folded status is in views.sql.
 """
 
-from datetime import date
 from pathlib import Path
 
 from sqlalchemy import (
@@ -28,41 +27,13 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
+from gads_assets.state import control_tables as _control_tables  # noqa: F401  # registers its tables beside these
+from gads_assets.state.declaring import KEY_COLUMNS, ULID, check, key_checks, key_columns, metadata
+
+__all__ = ["KEY_COLUMNS", "metadata"]
+
 VERSION_TABLE = "gads_alembic_version"  # Alembic's own, beside these
-KEY_COLUMNS = ("source", "customer_id", "query_name", "logical_date")
-
-_ULID = "'^[0-7][0-9A-HJKMNP-TV-Z]{25}$'"
-
-metadata = MetaData(
-    naming_convention={
-        "pk": "%(table_name)s_pkey",
-        "fk": "%(table_name)s_%(referred_table_name)s_fkey",
-        "ck": "%(table_name)s_%(constraint_name)s_check",
-    }
-)
-
 run_seq = Sequence("run_seq", metadata=metadata)
-
-
-def _key_columns() -> list[Column[str] | Column[date]]:
-    return [
-        Column("source", Text, nullable=False),
-        Column("customer_id", Text, nullable=False),
-        Column("query_name", Text, nullable=False),
-        Column("logical_date", Date, nullable=False),
-    ]
-
-
-def _check(name: str, condition: str) -> CheckConstraint:
-    return CheckConstraint(condition, name=name)
-
-
-def _key_checks() -> list[CheckConstraint]:
-    return [
-        _check("source", "source <> ''"),
-        _check("customer_id", "customer_id ~ '^[0-9]{10}$'"),
-        _check("query_name", "query_name <> ''"),
-    ]
 
 
 def _belongs_to_a_state() -> ForeignKeyConstraint:
@@ -72,7 +43,7 @@ def _belongs_to_a_state() -> ForeignKeyConstraint:
 partition_state = Table(
     "partition_state",
     metadata,
-    *_key_columns(),
+    *key_columns(),
     Column("status", Text, nullable=False),
     Column("current_run_id", Text),
     Column("schema_version", Text),
@@ -83,20 +54,20 @@ partition_state = Table(
     Column("version", BigInteger, nullable=False),
     Column("current_run_seq", BigInteger),
     PrimaryKeyConstraint(*KEY_COLUMNS),
-    *_key_checks(),
-    _check("status", "status IN ('pending', 'success', 'failed')"),
-    _check("current_run_id", f"current_run_id ~ {_ULID}"),
-    _check("authority", "(current_run_id IS NULL) = (current_run_seq IS NULL)"),
-    _check(
+    *key_checks(),
+    check("status", "status IN ('pending', 'success', 'failed')"),
+    check("current_run_id", f"current_run_id ~ {ULID}"),
+    check("authority", "(current_run_id IS NULL) = (current_run_seq IS NULL)"),
+    check(
         "success",
         "status <> 'success' OR (current_run_id IS NOT NULL AND schema_version IS NOT NULL "
         "AND record_count IS NOT NULL AND error_message IS NULL)",
     ),
-    _check("failed", "status <> 'failed' OR error_message IS NOT NULL"),
-    _check("pending", "status <> 'pending' OR error_message IS NULL"),
-    _check("texts", "error_message <> '' AND schema_version <> ''"),
-    _check("judged", "status = 'pending' OR attempt_count >= 1"),
-    _check("counts", "record_count >= 0 AND attempt_count >= 0 AND current_run_seq >= 1 AND version >= 1"),
+    check("failed", "status <> 'failed' OR error_message IS NOT NULL"),
+    check("pending", "status <> 'pending' OR error_message IS NULL"),
+    check("texts", "error_message <> '' AND schema_version <> ''"),
+    check("judged", "status = 'pending' OR attempt_count >= 1"),
+    check("counts", "record_count >= 0 AND attempt_count >= 0 AND current_run_seq >= 1 AND version >= 1"),
     # With the customer, so that a lookup by key is as good on this index as on the primary key: without statistics
     # PostgreSQL may choose either.
     Index("partition_state_by_day", "source", "query_name", "logical_date", "customer_id"),
@@ -106,7 +77,7 @@ partition_attempt = Table(
     "partition_attempt",
     metadata,
     Column("validation_id", Text, nullable=False),
-    *_key_columns(),
+    *key_columns(),
     Column("run_id", Text, nullable=False),
     Column("run_seq", BigInteger, nullable=False),
     Column("outcome", Text, nullable=False),
@@ -125,22 +96,24 @@ partition_attempt = Table(
     PrimaryKeyConstraint("validation_id"),
     UniqueConstraint(*KEY_COLUMNS, "attempt_number", name="partition_attempt_number"),
     _belongs_to_a_state(),
-    _check("run_id", f"run_id ~ {_ULID}"),
-    _check("outcome", "outcome IN ('accepted', 'rejected', 'superseded', 'demoted')"),
-    _check("error_message", "(error_message IS NOT NULL) = (outcome IN ('rejected', 'demoted'))"),
-    _check("content_digest", "content_digest IS NOT NULL OR outcome IN ('rejected', 'demoted')"),
-    _check("counts", "run_seq >= 1 AND attempt_number >= 1 AND record_count >= 0 AND state_version >= 1"),
+    check("run_id", f"run_id ~ {ULID}"),
+    check("outcome", "outcome IN ('accepted', 'rejected', 'superseded', 'demoted')"),
+    check("error_message", "(error_message IS NOT NULL) = (outcome IN ('rejected', 'demoted'))"),
+    check("content_digest", "content_digest IS NOT NULL OR outcome IN ('rejected', 'demoted')"),
+    check("counts", "run_seq >= 1 AND attempt_number >= 1 AND record_count >= 0 AND state_version >= 1"),
     # Not asked of every acceptance: before version 0003 none had it.
-    _check("seal_sha256", "seal_sha256 ~ '^[0-9a-f]{64}$'"),
-    _check("spend", "spend_micros >= 0 AND comparable_spend_micros >= 0"),
-    _check("texts", "validation_id <> '' AND error_message <> '' AND content_digest <> '' AND schema_version <> ''"),
-    _check("rule_results", "jsonb_typeof(rule_results) = 'array'"),
+    check("seal_sha256", "seal_sha256 ~ '^[0-9a-f]{64}$'"),
+    check("spend", "spend_micros >= 0 AND comparable_spend_micros >= 0"),
+    check("texts", "validation_id <> '' AND error_message <> '' AND content_digest <> '' AND schema_version <> ''"),
+    check("rule_results", "jsonb_typeof(rule_results) = 'array'"),
+    Index("partition_attempt_judged_at", "judged_at"),
+    Index("partition_attempt_rejected", "judged_at", postgresql_where=text("outcome IN ('rejected', 'demoted')")),
 )
 
 extraction_attempt = Table(
     "extraction_attempt",
     metadata,
-    *_key_columns(),
+    *key_columns(),
     Column("run_id", Text, nullable=False),
     Column("run_seq", BigInteger, nullable=False),
     Column("outcome", Text, nullable=False),
@@ -151,23 +124,24 @@ extraction_attempt = Table(
     Column("dagster_run_id", Text),
     Column("retry_at", DateTime(timezone=True)),
     PrimaryKeyConstraint(*KEY_COLUMNS, "run_id"),
-    *_key_checks(),
-    _check("run_id", f"run_id ~ {_ULID}"),
-    _check("run_seq", "run_seq >= 1"),
-    _check("outcome", "outcome IN ('sealed', 'failed')"),
-    _check(
+    *key_checks(),
+    check("run_id", f"run_id ~ {ULID}"),
+    check("run_seq", "run_seq >= 1"),
+    check("outcome", "outcome IN ('sealed', 'failed')"),
+    check(
         "error",
         "(error_class IS NOT NULL) = (outcome = 'failed') AND (error_message IS NOT NULL) = (outcome = 'failed')",
     ),
-    _check("times", "finished_at >= started_at"),
-    _check("retry_at", "retry_at IS NULL OR outcome = 'failed'"),
-    Index("extraction_attempt_retry_at", "retry_at", postgresql_where=text("retry_at IS NOT NULL")),
+    check("times", "finished_at >= started_at"),
+    check("retry_at", "retry_at IS NULL OR outcome = 'failed'"),
+    Index("extraction_attempt_finished_at", "finished_at"),
+    Index("extraction_attempt_failed", "finished_at", postgresql_where=text("outcome = 'failed'")),
 )
 
 load_record = Table(
     "load_record",
     metadata,
-    *_key_columns(),
+    *key_columns(),
     Column("run_id", Text, nullable=False),
     Column("schema_version", Text, nullable=False),
     Column("record_count", BigInteger, nullable=False),
@@ -176,15 +150,15 @@ load_record = Table(
     Column("pointer_version", BigInteger, nullable=False),
     Column("loaded_at", DateTime(timezone=True), nullable=False),
     PrimaryKeyConstraint(*KEY_COLUMNS, "run_id", "schema_version"),
-    *_key_checks(),
-    _check("run_id", f"run_id ~ {_ULID}"),
-    _check("counts", "record_count >= 0 AND pointer_version >= 0"),
+    *key_checks(),
+    check("run_id", f"run_id ~ {ULID}"),
+    check("counts", "record_count >= 0 AND pointer_version >= 0"),
 )
 
 demotion = Table(
     "demotion",
     metadata,
-    *_key_columns(),
+    *key_columns(),
     Column("run_id", Text, nullable=False),
     Column("state_version", BigInteger, nullable=False),
     Column("validation_id", Text, nullable=False),
@@ -200,51 +174,32 @@ override_log = Table(
     metadata,
     Column("override_id", Text, nullable=False),
     Column("action", Text, nullable=False),
-    *_key_columns(),
+    *key_columns(),
     Column("actor", Text, nullable=False),
     Column("reason", Text, nullable=False),
     Column("state_version", BigInteger),
     Column("logged_at", DateTime(timezone=True), nullable=False),
     Column("version_floor", BigInteger),
     Column("run_id", Text),
+    Column("change", Text),
     PrimaryKeyConstraint("override_id"),
     UniqueConstraint(*KEY_COLUMNS, "state_version", name="override_log_state_version"),
     UniqueConstraint(*KEY_COLUMNS, "version_floor", name="override_log_version_floor"),
-    *_key_checks(),
-    _check("override_id", f"override_id ~ {_ULID}"),
-    _check("action", "action IN ('retry', 'revalidate', 'terminal', 'clear', 'backfill', 'adopt')"),
-    _check("actor", "btrim(actor) <> ''"),
-    _check("reason", "btrim(reason) <> ''"),
-    _check("state_version", "state_version >= 1"),
+    *key_checks(),
+    check("override_id", f"override_id ~ {ULID}"),
+    check("action", "action IN ('retry', 'revalidate', 'terminal', 'clear', 'backfill', 'adopt')"),
+    check("actor", "btrim(actor) <> ''"),
+    check("reason", "btrim(reason) <> ''"),
+    check("state_version", "state_version >= 1"),
     # Far above any count of changes, and far below where the versions that follow would run out of numbers.
-    _check("version_floor", "version_floor BETWEEN 1 AND 1000000000000000"),
-    _check("run_id", f"run_id ~ {_ULID}"),
-    _check(
+    check("version_floor", "version_floor BETWEEN 1 AND 1000000000000000"),
+    check("run_id", f"run_id ~ {ULID}"),
+    check("change", "change <> ''"),
+    check(
         "adoption",
         "num_nonnulls(version_floor, run_id) = CASE action WHEN 'adopt' THEN 2 ELSE 0 END "
         "AND (action <> 'adopt' OR state_version IS NULL)",
     ),
-)
-
-retry_schedule = Table(
-    "retry_schedule",
-    metadata,
-    *_key_columns(),
-    Column("purpose", Text, nullable=False),
-    Column("next_run_at", DateTime(timezone=True), nullable=False),
-    Column("backoff_strategy", Text, nullable=False),
-    Column("baseline_attempts", Integer, nullable=False, server_default="0"),
-    Column("override_id", Text),
-    Column("dagster_run_id", Text),
-    Column("lease_until", DateTime(timezone=True)),
-    Column("scheduled_at", DateTime(timezone=True), nullable=False),
-    PrimaryKeyConstraint(*KEY_COLUMNS),
-    ForeignKeyConstraint(["override_id"], ["override_log.override_id"]),
-    *_key_checks(),
-    _check("purpose", "purpose IN ('fresh', 'retry', 'backfill', 'revalidate', 'reload')"),
-    _check("backoff_strategy", "backoff_strategy <> ''"),
-    _check("baseline_attempts", "baseline_attempts >= 0"),
-    _check("lease", "(dagster_run_id IS NULL) = (lease_until IS NULL)"),
 )
 
 customer = Table(
@@ -262,17 +217,18 @@ customer = Table(
     Column("closed_at", DateTime(timezone=True)),
     Column("closed_reason", Text),
     PrimaryKeyConstraint("customer_id"),
-    _check("customer_id", "customer_id ~ '^[0-9]{10}$'"),
-    _check("login_customer_id", "login_customer_id ~ '^[0-9]{10}$'"),
-    _check("origin", "origin IN ('emulator', 'google')"),
-    _check("status", "status IN ('active', 'inactive')"),
-    _check("login_path", "array_to_string(login_path, ',') ~ '^([0-9]{10}(,[0-9]{10})*)?$'"),
-    _check("login", "login_path[1] = login_customer_id"),
-    _check(
+    check("customer_id", "customer_id ~ '^[0-9]{10}$'"),
+    check("login_customer_id", "login_customer_id ~ '^[0-9]{10}$'"),
+    check("origin", "origin IN ('emulator', 'google')"),
+    check("time_zone", "timezone(time_zone, TIMESTAMPTZ 'epoch') IS NOT NULL"),
+    check("status", "status IN ('active', 'inactive')"),
+    check("login_path", "array_to_string(login_path, ',') ~ '^([0-9]{10}(,[0-9]{10})*)?$'"),
+    check("login", "login_path[1] = login_customer_id"),
+    check(
         "closed",
         "(closed_at IS NOT NULL) = (status = 'inactive') AND (closed_reason IS NOT NULL) = (status = 'inactive')",
     ),
-    _check("closed_reason", "closed_reason <> ''"),
+    check("closed_reason", "closed_reason <> ''"),
 )
 
 
@@ -281,7 +237,7 @@ def _budget_columns() -> list[Column[str]]:
 
 
 def _budget_checks() -> list[CheckConstraint]:
-    return [_check("origin", "origin IN ('emulator', 'google')"), _check("token_scope", "token_scope <> ''")]
+    return [check("origin", "origin IN ('emulator', 'google')"), check("token_scope", "token_scope <> ''")]
 
 
 api_operations = Table(
@@ -292,7 +248,7 @@ api_operations = Table(
     Column("used", BigInteger, nullable=False),
     PrimaryKeyConstraint("origin", "token_scope", "day"),
     *_budget_checks(),
-    _check("used", "used >= 1"),
+    check("used", "used >= 1"),
 )
 
 api_pause = Table(
@@ -303,7 +259,7 @@ api_pause = Table(
     Column("reason", Text, nullable=False),
     PrimaryKeyConstraint("origin", "token_scope"),
     *_budget_checks(),
-    _check("reason", "reason <> ''"),
+    check("reason", "reason <> ''"),
 )
 
 
@@ -335,26 +291,26 @@ folded_status = Table(
     Column("upstream_event", BigInteger),
     Column("upstream_changed_at", DateTime(timezone=True)),
     PrimaryKeyConstraint("tenant_id", "workspace_id", "asset_key", "partition_key"),
-    _check("tenant_id", "tenant_id <> ''"),
-    _check("workspace_id", "workspace_id <> ''"),
-    _check("asset_key", "asset_key <> ''"),
-    _check("customer_id", "customer_id ~ '^[0-9]{10}$'"),
-    _check("partition_key", "starts_with(partition_key, customer_id)"),
-    _check(
+    check("tenant_id", "tenant_id <> ''"),
+    check("workspace_id", "workspace_id <> ''"),
+    check("asset_key", "asset_key <> ''"),
+    check("customer_id", "customer_id ~ '^[0-9]{10}$'"),
+    check("partition_key", "starts_with(partition_key, customer_id)"),
+    check(
         "materialization",
         "num_nonnulls(last_materialization_run_id, last_materialization_at, content_at, materialization_event) "
         "IN (0, 4) AND (materialization_event IS NOT NULL OR last_materialization_code_version IS NULL)",
     ),
-    _check("outcome", "last_attempt_outcome IN ('SUCCEEDED', 'FAILED', 'CANCELLED')"),
-    _check("order", "attempt_event >= materialization_event AND upstream_event > materialization_event"),
-    _check(
+    check("outcome", "last_attempt_outcome IN ('SUCCEEDED', 'FAILED', 'CANCELLED')"),
+    check("order", "attempt_event >= materialization_event AND upstream_event > materialization_event"),
+    check(
         "upstream",
         "num_nonnulls(upstream_event, upstream_changed_at) IN (0, 2) "
         "AND (upstream_event IS NULL OR materialization_event IS NOT NULL)",
     ),
-    _check("stale", "(stale_since IS NULL) = (stale_reason_code IS NULL)"),
-    _check("stale_reason_code", "stale_reason_code IN ('FRESHNESS_POLICY', 'UPSTREAM_CHANGED', 'CODE_CHANGED')"),
-    _check("row_version", "length(row_version) = 26"),
+    check("stale", "(stale_since IS NULL) = (stale_reason_code IS NULL)"),
+    check("stale_reason_code", "stale_reason_code IN ('FRESHNESS_POLICY', 'UPSTREAM_CHANGED', 'CODE_CHANGED')"),
+    check("row_version", "length(row_version) = 26"),
 )
 
 # All up to `folded_until` is folded for good. After it there may be numbers of events that are still being written;
@@ -370,8 +326,8 @@ status_cursor = Table(
     Column("last_change", Text),
     Column("last_end", BigInteger, nullable=False, server_default=text("0")),
     PrimaryKeyConstraint("tenant_id", "workspace_id"),
-    _check("folded_until", "folded_until >= 0"),
-    _check("horizon", "num_nonnulls(horizon, horizon_at) IN (0, 2) AND (horizon IS NULL OR horizon > folded_until)"),
+    check("folded_until", "folded_until >= 0"),
+    check("horizon", "num_nonnulls(horizon, horizon_at) IN (0, 2) AND (horizon IS NULL OR horizon > folded_until)"),
 )
 
 asset_code = Table(
@@ -382,7 +338,7 @@ asset_code = Table(
     Column("code_version", Text, nullable=False),
     Column("since", DateTime(timezone=True), nullable=False),
     PrimaryKeyConstraint("tenant_id", "workspace_id", "asset_key"),
-    _check("code_version", "code_version <> ''"),
+    check("code_version", "code_version <> ''"),
 )
 
 

@@ -97,8 +97,18 @@ def hiding(table: str) -> str:
     return f"CREATE TEMPORARY TABLE {table} (LIKE public.{table})"
 
 
-def schedule(*, purpose: str = "retry", lease: str = "NULL, NULL", override_id: str = "NULL") -> str:
-    return f"INSERT INTO retry_schedule VALUES ({KEY}, '{purpose}', now(), 'none', 0, {override_id}, {lease}, now())"
+def schedule(**changes: str) -> str:
+    row = {
+        "purpose": "'retry'",
+        "disposition": "'due'",
+        "next_run_at": "now()",
+        "backoff_strategy": "'none'",
+        **changes,
+    }
+    return (
+        "INSERT INTO retry_schedule (source, customer_id, query_name, logical_date, scheduled_at, "
+        f"{', '.join(row)}) VALUES ({KEY}, now(), {', '.join(row.values())})"
+    )
 
 
 def extraction(outcome: str, *, error: str = "NULL, NULL", retry_at: str = "NULL") -> str:
@@ -137,7 +147,15 @@ def forbidden(before: Condition, *statements: str, rule: str) -> Forbidden:
     return Forbidden(before=before, statements=statements, rule=rule)
 
 
+LEASED = (
+    "INSERT INTO run_lease SELECT run, now() + interval '1 minute', now() FROM unnest(ARRAY['first', 'other']) AS run",
+    f"INSERT INTO partition_lease VALUES ({KEY}, 'first')",
+)
+
 FORBIDDEN = [
+    # A lease of a run that lives.
+    forbidden(untouched, *LEASED, "UPDATE partition_lease SET dagster_run_id = 'other'", rule="has it, and lives"),
+    forbidden(untouched, *LEASED, "UPDATE partition_lease SET query_name = 'other'", rule="a lease keeps its key"),
     # A first row that is no verdict.
     forbidden(untouched, first("pending", run=None), rule="its first row is a verdict"),
     forbidden(untouched, first("pending", run=None, attempts=0), rule="its first row is a verdict"),
@@ -553,10 +571,18 @@ def test_a_state_that_contradicts_itself_cannot_be_stored(engine: Engine, statem
         (adoption(-1), "override_log_version_floor_check"),
         (adoption(10**16), "override_log_version_floor_check"),
         (f"{adoption(7)}; {adoption(7).replace('09', '08')}", "override_log_version_floor"),
-        (schedule(purpose="whim"), "retry_schedule_purpose_check"),
-        (schedule(lease="'run', NULL"), "retry_schedule_lease_check"),
-        (schedule(lease="NULL, now()"), "retry_schedule_lease_check"),
+        (schedule(purpose="'whim'"), "retry_schedule_purpose_check"),
+        (schedule(purpose="'backfill'"), "retry_schedule_backfill_check"),
+        (schedule(disposition="'maybe'"), "retry_schedule_disposition_check"),
+        (schedule(next_run_at="NULL"), "retry_schedule_next_run_at_check"),
+        (schedule(disposition="'terminal'"), "retry_schedule_next_run_at_check"),
+        (schedule(disposition="'blocked'", next_run_at="NULL"), "retry_schedule_reason_check"),
+        (schedule(batch_id="'01HZ0000000000000000000009'"), "retry_schedule_batch_check"),
+        (schedule(dispatched_at="now()"), "retry_schedule_batch_check"),
+        (schedule(dagster_run_id="'run'"), "retry_schedule_batch_check"),
+        (schedule(batch_id="'latest'", dispatched_at="now()"), "retry_schedule_batch_id_check"),
         (schedule(override_id="'01HZ0000000000000000000009'"), "retry_schedule_override_log_fkey"),
+        (schedule(backfill_id="'01HZ0000000000000000000009'"), "retry_schedule_backfill_fkey"),
     ],
 )
 def test_an_override_or_a_schedule_that_makes_no_sense_cannot_be_stored(

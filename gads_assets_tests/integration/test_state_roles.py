@@ -100,7 +100,7 @@ def test_no_role_may_change_a_key_or_empty_a_table() -> None:
     keys = {f"UPDATE({column})" for column in KEY_COLUMNS}
     assert not {privilege for target, privilege in granted if privilege in keys}
     removable = {target for target, privilege in granted if privilege == "DELETE"}
-    assert removable == {"demotion", "retry_schedule", "api_pause"}
+    assert removable == {"demotion", "retry_schedule", "api_pause", "run_lease", "partition_lease"}
 
 
 def test_only_the_validator_and_the_operator_may_write_state_and_only_the_extractor_numbers_runs() -> None:
@@ -156,10 +156,10 @@ def test_every_role_can_do_its_own_work(acting: Callable[[Role], Engine], store:
     with transaction(engines[Role.OPERATOR]) as connection:
         connection.execute(
             text("""
-                INSERT INTO retry_schedule VALUES
-                    ('google_ads', '1234567890', 'campaign', '2024-06-01', 'retry', now(), 'none', 0, NULL, NULL, NULL,
-                    now());
-                UPDATE retry_schedule SET dagster_run_id = 'run', lease_until = now();
+                INSERT INTO retry_schedule (source, customer_id, query_name, logical_date, purpose, disposition,
+                    next_run_at, backoff_strategy, scheduled_at)
+                VALUES ('google_ads', '1234567890', 'campaign', '2024-06-01', 'retry', 'due', now(), 'none', now());
+                UPDATE retry_schedule SET batch_id = '01HZ0000000000000000000009', dispatched_at = now();
                 DELETE FROM retry_schedule
             """)
         )
@@ -414,7 +414,7 @@ def test_the_guards_look_in_the_schema_of_their_tables_whatever_its_name(other_d
         asked = "SELECT proname, proconfig FROM pg_proc WHERE pronamespace = CAST(:schema AS regnamespace)"
         paths = {row.proname: row.proconfig for row in connection.execute(text(asked), {"schema": '"The Ledger"'})}
     assert paths.pop("refuse") is None  # names nothing
-    assert len(paths) == 11
+    assert len(paths) == 12
     assert {tuple(path) for path in paths.values()} == {('search_path="The Ledger", pg_temp',)}
     execute(url, "GRANT TEMPORARY ON DATABASE other TO PUBLIC")
     with opened(url, Role.VALIDATOR) as validator:

@@ -68,8 +68,8 @@ def test_an_empty_database_migrates_to_exactly_the_declared_schema(new_database:
         metadata.create_all(declared)
         expected = catalog(declared)
         assert catalog(migrated) == expected
-        assert len(expected["triggers"]) == 18
-        assert len(expected["functions"]) == 12
+        assert len(expected["triggers"]) == 19
+        assert len(expected["functions"]) == 13
 
 
 def test_alembic_finds_nothing_to_generate_after_migrating(new_database: Callable[[], str]) -> None:
