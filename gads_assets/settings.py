@@ -17,6 +17,12 @@
 | GADS_SPARK_REMOTE             | none                     | a Spark Connect server: sc://host:port                    |
 | GADS_SPARK_MASTER             | spark-defaults.conf      | another Spark master; a cluster's has spark_conf/cluster  |
 | GADS_SPARK_JARS               | Ivy, once                | a directory of JARs, for machines without Maven Central   |
+| GADS_BATCH_PARTITIONS         | 400                      | how many partitions the control plane puts into one run   |
+| GADS_LEASE_SECONDS            | 30                       | a run without a sign of life for so long passes for gone  |
+| GADS_CONFIRM_ABOVE            | 50                       | more partitions than that are confirmed by their number   |
+| GADS_ALERT_WEBHOOK            | none                     | where alerts are posted to, as JSON: http(s)://host/path  |
+| GADS_OPENLINEAGE_URL          | none                     | where OpenLineage events are posted to: http(s)://host,   |
+|                               |                          | or with a path, if it is not /api/v1/lineage              |
 | GADS_API_DAILY_OPERATIONS     | 15000                    | how many API operations a day may use; 0 for no limit     |
 | GADS_GOOGLE_ADS_CONFIG        | none                     | a google-ads.yaml: talk to Google instead of the emulator |
 | GOOGLE_ADS_*                  | none                     | the same in the variables of Google's own library         |
@@ -37,11 +43,14 @@ default, google-ads.yaml in the user's folder, is used only if it is named.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from gads_assets.domain.desk import CONFIRMED_ABOVE
 from gads_assets.domain.retention import LONGEST_RETENTION_HOURS, RETENTION_HOURS, SHORTEST_RETENTION_HOURS
 from gads_assets.domain.roles import Role
+from gads_assets.domain.scheduling import DEFAULT_BATCH
 from gads_assets.errors import SettingsError
 
 _POSTGRESQL_URL = re.compile(r"postgresql(\+psycopg2?)?://")
@@ -54,6 +63,7 @@ _MOST_CALLS_AT_ONCE = 1_000  # each has a thread
 STATUS_PORT = 3010
 
 _PAGE = re.compile(r"https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[A-Za-z0-9._~/-]*)?\Z")
+_RECEIVER = re.compile(r"https?://[A-Za-z0-9.\[\]:-]+(/[!-~]*)?\Z")
 _IDENTIFIER = re.compile(r"[A-Za-z0-9._-]{1,63}\Z")
 _SECONDS = re.compile(r"[0-9]{1,6}(\.[0-9]{1,3})?\Z")
 _LIBRARY_PREFIX = "GOOGLE_ADS_"
@@ -90,6 +100,11 @@ class Settings:
     spark_remote: str | None = field(repr=False)
     spark_master: str | None
     spark_jars: Path | None
+    batch_partitions: int
+    lease: timedelta
+    confirm_above: int
+    alert_webhook: str | None = field(repr=False)
+    openlineage_url: str | None = field(repr=False)
     api_daily_operations: int | None
     api_calls_at_once: int
     google_ads_config: Path | None
@@ -178,7 +193,13 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         database_url=database_url,
         raw_uri=place("GADS_RAW_URI", home / "raw"),
         warehouse_uri=place("GADS_WAREHOUSE_URI", home / "warehouse"),
-        retention_hours=_retention_hours(value("GADS_RETENTION_HOURS")),
+        retention_hours=_whole_number(
+            environment,
+            "GADS_RETENTION_HOURS",
+            RETENTION_HOURS,
+            lowest=SHORTEST_RETENTION_HOURS,
+            highest=LONGEST_RETENTION_HOURS,
+        ),
         catalog_path=path("GADS_CATALOG"),
         tenant_id=_identifier("GADS_TENANT_ID", value("GADS_TENANT_ID")),
         workspace_id=_identifier("GADS_WORKSPACE_ID", value("GADS_WORKSPACE_ID")),
@@ -187,8 +208,17 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         spark_remote=remote,
         spark_master=master,
         spark_jars=path("GADS_SPARK_JARS"),
+        batch_partitions=_whole_number(environment, "GADS_BATCH_PARTITIONS", DEFAULT_BATCH, lowest=1, highest=2_000),
+        lease=timedelta(seconds=_whole_number(environment, "GADS_LEASE_SECONDS", 30, lowest=2, highest=3_600)),
+        confirm_above=_whole_number(environment, "GADS_CONFIRM_ABOVE", CONFIRMED_ABOVE, lowest=0, highest=1_000),
+        alert_webhook=_receiver("GADS_ALERT_WEBHOOK", value("GADS_ALERT_WEBHOOK"), "a webhook", "https://host/path"),
+        openlineage_url=_receiver(
+            "GADS_OPENLINEAGE_URL", value("GADS_OPENLINEAGE_URL"), "an OpenLineage backend", "https://host"
+        ),
         api_daily_operations=_daily_operations(value("GADS_API_DAILY_OPERATIONS")),
-        api_calls_at_once=_calls_at_once(value("GADS_API_CALLS_AT_ONCE")),
+        api_calls_at_once=_whole_number(
+            environment, "GADS_API_CALLS_AT_ONCE", _CALLS_AT_ONCE, lowest=1, highest=_MOST_CALLS_AT_ONCE
+        ),
         google_ads_config=config,
         google_ads_endpoint=value("GADS_GOOGLE_ADS_ENDPOINT"),
         google_ads_login=value("GADS_GOOGLE_ADS_LOGIN"),
@@ -198,6 +228,30 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
         role_database_urls=role_database_urls,
         google_ads_variables=variables,
     )
+
+
+def _whole_number(environment: Mapping[str, str], name: str, default: int, *, lowest: int, highest: int) -> int:
+    text = _value(environment, name)
+    if text is None:
+        return default
+    if re.fullmatch(r"[0-9]{1,4}", text) and lowest <= int(text) <= highest:
+        return int(text)
+    raise SettingsError(f"{name} {text[:40]!r} is not a number from {lowest} to {highest}; write it as {default}")
+
+
+def _receiver(name: str, text: str | None, what: str, example: str) -> str | None:
+    """It may hold a token, so it is not quoted."""
+    if text is not None and not (_RECEIVER.match(text) and _has_host(text)):
+        raise SettingsError(f"{name} is not the address of {what}; write it as {example}")
+    return text
+
+
+def _has_host(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def _daily_operations(text: str | None) -> int | None:
@@ -210,28 +264,6 @@ def _daily_operations(text: str | None) -> int | None:
             "no limit"
         )
     return int(text) or None
-
-
-def _calls_at_once(text: str | None) -> int:
-    if text is None:
-        return _CALLS_AT_ONCE
-    if re.fullmatch(r"[0-9]{1,4}", text) and 1 <= int(text) <= _MOST_CALLS_AT_ONCE:
-        return int(text)
-    raise SettingsError(
-        f"GADS_API_CALLS_AT_ONCE {text[:40]!r} is not a number from 1 to {_MOST_CALLS_AT_ONCE}; write it as "
-        f"{_CALLS_AT_ONCE}"
-    )
-
-
-def _retention_hours(text: str | None) -> int:
-    if text is None:
-        return RETENTION_HOURS
-    if re.fullmatch(r"[0-9]{1,4}", text) and SHORTEST_RETENTION_HOURS <= int(text) <= LONGEST_RETENTION_HOURS:
-        return int(text)
-    raise SettingsError(
-        f"GADS_RETENTION_HOURS {text[:40]!r} is not a number from {SHORTEST_RETENTION_HOURS} to "
-        f"{LONGEST_RETENTION_HOURS}; write it as {RETENTION_HOURS}"
-    )
 
 
 def _identifier(name: str, text: str | None) -> str:

@@ -1,3 +1,4 @@
+from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,17 @@ def test_a_number_of_calls_that_no_step_can_make_is_refused_with_the_fix(text: s
     assert len(str(refused.value)) < 200
 
 
+@pytest.mark.parametrize(("text", "above"), [("", 50), ("0", 0), (" 5 ", 5), ("1000", 1000)])
+def test_more_than_fifty_partitions_are_confirmed_by_their_number_unless_told_otherwise(text: str, above: int) -> None:
+    assert read_settings({"GADS_CONFIRM_ABOVE": text}).confirm_above == above
+
+
+@pytest.mark.parametrize("text", ["-1", "1001", "many", "1.5", "9" * 5000])
+def test_a_threshold_that_would_let_everything_pass_is_refused_with_the_fix(text: str) -> None:
+    with pytest.raises(SettingsError, match=r"GADS_CONFIRM_ABOVE .* from 0 to 1000; write it as 50"):
+        read_settings({"GADS_CONFIRM_ABOVE": text})
+
+
 @pytest.mark.parametrize(("text", "hours"), [("", 168), ("24", 24), (" 48 ", 48), ("720", 720)])
 def test_what_was_replaced_is_kept_for_a_week_unless_told_otherwise(text: str, hours: int) -> None:
     assert read_settings({"GADS_RETENTION_HOURS": text}).retention_hours == hours
@@ -86,6 +98,78 @@ def test_a_retention_shorter_than_a_load_may_last_or_longer_than_the_log_is_refu
     with pytest.raises(SettingsError, match=r"GADS_RETENTION_HOURS .* from 24 to 720; write it as 168") as refused:
         read_settings({"GADS_RETENTION_HOURS": text})
     assert len(str(refused.value)) < 200
+
+
+@pytest.mark.parametrize(("text", "partitions"), [("", 400), ("1", 1), (" 50 ", 50), ("2000", 2000)])
+def test_a_run_holds_four_hundred_partitions_unless_told_otherwise(text: str, partitions: int) -> None:
+    assert read_settings({"GADS_BATCH_PARTITIONS": text}).batch_partitions == partitions
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "2001", "00400", "all", "4e2", "1.5", "\u0664", "9" * 5000])
+def test_a_size_of_runs_that_is_none_is_refused_with_the_fix(text: str) -> None:
+    with pytest.raises(SettingsError, match=r"GADS_BATCH_PARTITIONS .* from 1 to 2000; write it as 400") as refused:
+        read_settings({"GADS_BATCH_PARTITIONS": text})
+    assert len(str(refused.value)) < 200
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("", 30), ("2", 2), (" 600 ", 600), ("3600", 3600)])
+def test_a_run_passes_for_gone_after_half_a_minute_unless_told_otherwise(text: str, seconds: int) -> None:
+    assert read_settings({"GADS_LEASE_SECONDS": text}).lease == timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize("text", ["0", "1", "-90", "3601", "90 s", "1.5", "\u0669\u0660", "9" * 5000])
+def test_a_lease_that_no_run_can_keep_or_that_hardly_ever_ends_is_refused_with_the_fix(text: str) -> None:
+    with pytest.raises(SettingsError, match=r"GADS_LEASE_SECONDS .* from 2 to 3600; write it as 30") as refused:
+        read_settings({"GADS_LEASE_SECONDS": text})
+    assert len(str(refused.value)) < 200
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://hooks.example.com/services/T0/B0/secret",
+        "http://127.0.0.1:8080",
+        "http://127.0.0.1:8080/",
+        "http://[::1]:8080/alerts?token=secret&to=me",
+        "https://hooks.example.com/x#secret",
+    ],
+)
+def test_a_webhook_is_taken_as_it_is_written(address: str) -> None:
+    assert read_settings({"GADS_ALERT_WEBHOOK": f" {address} "}).alert_webhook == address
+
+
+def test_without_a_webhook_nothing_is_posted() -> None:
+    assert read_settings({}).alert_webhook is None
+    assert read_settings({"GADS_ALERT_WEBHOOK": " "}).alert_webhook is None
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "hooks.example.com/secret",
+        "ftp://hooks.example.com/secret",
+        "file:///secret",
+        "https://somebody:secret@hooks.example.com/x",
+        "https://hooks.example.com/se cret",
+        "https://hooks.example.com/secret\u00e9",
+        "https://hooks.example.com/secret\nHost: elsewhere",
+        "https://hooks.example.com?token=secret",
+        "https:///secret",
+        "https://:443/secret",
+        "http://[::1/secret",
+        "http://[nowhere]/secret",
+        "http://[]/secret",
+        "http://host]/secret",
+        "http://host:port/secret",
+        "http://host:0/secret",
+        "http://host:65536/secret",
+        "http://host:-1/secret",
+    ],
+)
+def test_an_address_that_nothing_can_be_posted_to_is_refused_without_its_token(address: str) -> None:
+    with pytest.raises(SettingsError, match=r"GADS_ALERT_WEBHOOK is not .*; write it as https://") as refused:
+        read_settings({"GADS_ALERT_WEBHOOK": address})
+    assert "secret" not in str(refused.value)
 
 
 def test_a_role_may_have_a_login_of_its_own_and_the_others_keep_the_common_one() -> None:
@@ -114,6 +198,17 @@ def test_a_variable_set_to_nothing_counts_as_unset() -> None:
         ({"GADS_SPARK_REMOTE": "sc://host:port/;token=secret"}, "GADS_SPARK_REMOTE"),
         ({"GADS_SPARK_REMOTE": "sc:///;token=secret"}, "GADS_SPARK_REMOTE"),
         ({"GADS_SPARK_REMOTE": "sc://h", "GADS_SPARK_MASTER": "local"}, "GADS_SPARK_MASTER"),
+        *(
+            ({name: address}, f"{name} is not the address of .* write it as https://host")
+            for name in ("GADS_ALERT_WEBHOOK", "GADS_OPENLINEAGE_URL")
+            for address in (
+                "host/secret",
+                "ftp://host/secret",
+                "https://u:secret@host",
+                "http://h:x/secret",
+                "http://:9/secret",
+            )
+        ),
         *(({"GADS_API_SILENCE": text}, "GADS_API_SILENCE .* write it as 300") for text in ("0", "-1", "1e3", "5 min")),
         ({"GADS_GOOGLE_ADS_CONFIG": "a.yaml", "GADS_GOOGLE_ADS_ENDPOINT": "localhost:1"}, "GADS_GOOGLE_ADS_ENDPOINT"),
     ],
@@ -192,6 +287,8 @@ def test_settings_can_be_printed_without_showing_a_secret() -> None:
             "GADS_RAW_URI": "s3://key:secret@bucket",
             "GADS_WAREHOUSE_URI": "s3://key:secret@bucket",
             "GADS_SPARK_REMOTE": "sc://h/;token=secret",
+            "GADS_ALERT_WEBHOOK": "https://h/secret",
+            "GADS_OPENLINEAGE_URL": "https://h/?key=secret",
         }
     )
     assert "secret" not in repr(settings)
