@@ -7,6 +7,7 @@ import dagster as dg
 
 from gads_assets.catalog.loading import load_catalog
 from gads_assets.orchestration.code_location import code_location
+from gads_assets.orchestration.lineage import lineage_backend
 from gads_assets.orchestration.resources import SparkResource
 from gads_assets.settings import read_settings
 
@@ -16,4 +17,9 @@ for _category in (dg.BetaWarning, dg.PreviewWarning):
 
 _settings = read_settings(os.environ)
 
-defs = code_location(load_catalog(_settings.catalog_path), SparkResource(), status_url=_settings.status_url)
+defs = code_location(
+    load_catalog(_settings.catalog_path),
+    SparkResource(),
+    status_url=_settings.status_url,
+    lineage=lineage_backend(_settings),
+)

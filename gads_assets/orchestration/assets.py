@@ -12,12 +12,19 @@ from gads_assets.domain.roles import Role
 from gads_assets.domain.state import AttemptOutcome, PartitionStatus
 from gads_assets.extract.extraction import Extraction
 from gads_assets.orchestration import metadata
+from gads_assets.orchestration.batches import begin_step, explain_failures, explained_failures
 from gads_assets.orchestration.checks import VERDICT
 from gads_assets.orchestration.io_managers import Publication
-from gads_assets.orchestration.keys import api_pool, raw_key, table_key
+from gads_assets.orchestration.keys import api_pool, raw_key, spark_pool, table_key
 from gads_assets.orchestration.partitions import CustomerDays, partition_keys
 from gads_assets.orchestration.resources import WorkplaceResource
-from gads_assets.orchestration.runs import includes_check, partition_failure, readable_failures, root_run_id
+from gads_assets.orchestration.runs import (
+    includes_asset,
+    includes_check,
+    partition_failure,
+    readable_failures,
+    root_run_id,
+)
 from gads_assets.orchestration.workplace import Workplace
 
 OWNERS = ["team:ads-data"]
@@ -48,24 +55,34 @@ def raw_asset(
         },
     )
     def raw(context: dg.AssetExecutionContext, workplace: WorkplaceResource) -> Iterator[dg.Output[Extraction]]:
-        here = workplace.get()
-        keys = partition_keys(context.partition_keys, source=catalog.source, query_name=specification.name)
+        here, instance, run = workplace.get(), context.instance, context.run
+        asked = partition_keys(context.partition_keys, source=catalog.source, query_name=specification.name)
         with readable_failures():
+            keys, held = begin_step(here, run, asked)
+        total = len(keys) + len(held)
+        without, without_any = {key: "was not extracted"}, {key: "was not extracted"}
+        if includes_asset(context.op_execution_context.job_def, table := table_key(catalog, specification.name)):
+            without_any[table] = "was not published"  # its step is not even begun
+        if not keys:
+            explain_failures(instance, run, without_any, held)
+            raise partition_failure("were not extracted", held, of=total)
+        with explained_failures(instance, run, without_any, [*keys, *held]):
             extraction = here.extractor.extract(
                 specification,
                 keys,
                 {each.customer_id: each for each in here.customers_as(Role.EXTRACTOR).customers(with_closed=True)},
                 code_version=code_version,
-                dagster_run_id=root_run_id(context.run),
+                dagster_run_id=root_run_id(run),
             )
-        reasons = {partition: str(error) for partition, error in extraction.failed.items()}
+        reasons = held | {partition: str(error) for partition, error in extraction.failed.items()}
+        explain_failures(instance, run, without if extraction.sealed else without_any, reasons)
         if not extraction.sealed:
-            raise partition_failure("were not extracted", reasons, of=len(keys))
+            raise partition_failure("were not extracted", reasons, of=total)
         yield dg.Output(extraction)
         # A failure here would keep the check and the table of this run from the partitions that were sealed; where
         # they are part of the run, they name the missing ones at their end.
-        if reasons and not includes_check(context.run, dg.AssetCheckKey(key, VERDICT)):
-            raise partition_failure("were not extracted", reasons, of=len(keys))
+        if reasons and not includes_check(run, dg.AssetCheckKey(key, VERDICT)):
+            raise partition_failure("were not extracted", reasons, of=total)
 
     return raw
 
@@ -81,6 +98,7 @@ def table_asset(
         partitions_def=partitions_def,
         backfill_policy=dg.BackfillPolicy.single_run(),
         io_manager_key="published_tables",
+        pool=spark_pool(catalog),
         group_name=catalog.source,
         kinds={"pyspark", "deltalake"},
         owners=OWNERS,
@@ -95,14 +113,20 @@ def table_asset(
         },
     )
     def table(context: dg.AssetExecutionContext, workplace: WorkplaceResource) -> Iterator[dg.Output[Publication]]:
-        keys = partition_keys(context.partition_keys, source=catalog.source, query_name=specification.name)
+        here, instance, run = workplace.get(), context.instance, context.run
+        asked = partition_keys(context.partition_keys, source=catalog.source, query_name=specification.name)
+        without = {key: "was not published"}
+        extracts = includes_asset(context.op_execution_context.job_def, raw_key(catalog, specification.name))
         with readable_failures():
-            refused = _refused(workplace.get(), keys, root_run_id(context.run))
-        publication = Publication(keys=[key for key in keys if key not in refused], refused=refused)
+            keys, held = begin_step(here, run, asked, after_extraction=extracts)
+        with explained_failures(instance, run, without, [*keys, *held]):
+            refused = held | _refused(here, keys, root_run_id(run))
+        publication = Publication(keys=[each for each in keys if each not in refused], refused=refused)
         if publication.keys:
             yield dg.Output(publication)
         if publication.refused:
-            raise partition_failure("were not published", publication.refused, of=len(keys))
+            explain_failures(instance, run, without, publication.refused)
+            raise partition_failure("were not published", publication.refused, of=len(keys) + len(held))
 
     return table
 

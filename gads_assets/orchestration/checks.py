@@ -15,8 +15,9 @@ from gads_assets.catalog.specification import Catalog, QuerySpecification
 from gads_assets.domain.keys import PartitionKey
 from gads_assets.domain.verdict import Finding, Rule, Severity
 from gads_assets.orchestration import metadata
+from gads_assets.orchestration.batches import begin_step, explain_failures, explained_failures
 from gads_assets.orchestration.dagster_internals import AssetCheckEvaluation, materialization_targets
-from gads_assets.orchestration.keys import raw_key, table_key
+from gads_assets.orchestration.keys import raw_key, spark_pool, table_key
 from gads_assets.orchestration.partitions import CustomerDays, partition_keys
 from gads_assets.orchestration.resources import WorkplaceResource
 from gads_assets.orchestration.runs import (
@@ -51,6 +52,7 @@ def validator_checks(
         name=f"{catalog.source}__raw__{specification.name}__validator",
         specs=[verdict_spec, *rule_specs],
         can_subset=True,
+        pool=spark_pool(catalog),
         description="Judges sealed runs by all rules and records that; each rule that is asked for answers too.",
     )
     def validator(
@@ -64,8 +66,18 @@ def validator_checks(
                 "each rule answers with it",
                 allow_retries=False,
             )
-        keys = partition_keys(op_context.partition_keys, source=catalog.source, query_name=specification.name)
+        given = partition_keys(op_context.partition_keys, source=catalog.source, query_name=specification.name)
+        table = table_key(catalog, specification.name)
+        publishes = includes_asset(op_context.job_def, table)
+        without = {table: "was not published"} if publishes else {}
         with readable_failures():
+            keys, held = begin_step(
+                workplace.get(),
+                op_context.run,
+                given,
+                after_extraction=includes_asset(op_context.job_def, asset_key),
+            )
+        with explained_failures(op_context.instance, op_context.run, without, [*keys, *held]):
             validation = workplace.get().validator.validate(
                 keys,
                 dagster_run_id=root_run_id(op_context.run),
@@ -85,15 +97,23 @@ def validator_checks(
                 metadata=metadata.verdict(judged),
                 target_materialization_data=targets.get(key.label),
                 # In a run of many, one bad partition must not hold back the rest: PartitionState gates each.
-                blocking=len(keys) == 1,
+                blocking=len(keys) + len(held) == 1,
             )
         for output_name in op_context.selected_output_names:
             yield dg.Output(None, output_name=output_name)
-        refused = dict(validation.unjudged) | {
-            key: judged.error_message or "rejected" for key, judged in validation.judged.items() if not judged.accepted
-        }
-        if refused and (len(keys) == 1 or not includes_asset(op_context.run, table_key(catalog, specification.name))):
-            raise partition_failure("were not accepted", refused, of=len(keys))
+        refused = (
+            held
+            | dict(validation.unjudged)
+            | {
+                key: judged.error_message or "rejected"
+                for key, judged in validation.judged.items()
+                if not judged.accepted
+            }
+        )
+        total = len(keys) + len(held)
+        if refused and (total == 1 or not publishes):
+            explain_failures(op_context.instance, op_context.run, without, refused)
+            raise partition_failure("were not accepted", refused, of=total)
 
     return validator
 

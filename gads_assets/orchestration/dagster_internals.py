@@ -1,52 +1,65 @@
 """What this project needs from Dagster and Dagster does not offer in public.
 
-`test_dagster_runs.py` and `test_api_pool.py` fail when an upgrade changes any of it.
+`test_dagster_runs.py`, `test_scattered_runs.py` and `test_api_pool.py` fail when an upgrade changes any of it.
 """
 
-import os
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from typing import Any, Self
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Self
 
 import dagster as dg
 from dagster._core.definitions.asset_checks.asset_check_evaluation import (
     AssetCheckEvaluation,
     AssetCheckEvaluationTargetMaterializationData,
 )
-from dagster._core.errors import raise_execution_interrupts
-from dagster._core.events import EngineEventData
+from dagster._core.definitions.partitions.utils import get_tags_from_multi_partition_key
+from dagster._core.events import (
+    AssetMaterializationPlannedData,
+    AssetObservationData,
+    DagsterEventBatchMetadata,
+    generate_event_batch_id,
+)
 from dagster._core.events.log import EventLogEntry
-from dagster._core.execution.api import ExecuteRunWithPlanIterable
 from dagster._core.execution.context.metadata_logging import AssetMetadataHandle, OutputMetadataAccumulator
-from dagster._core.execution.context.system import PlanExecutionContext, PlanOrchestrationContext
-from dagster._core.execution.context_creation_job import PlanExecutionContextManager
-from dagster._core.execution.plan.execute_plan import inner_plan_execution_iterator
-from dagster._core.execution.plan.instance_concurrency_context import InstanceConcurrencyContext
-from dagster._core.execution.plan.plan import ExecutionPlan
-from dagster._core.execution.retries import RetryMode
 from dagster._core.storage.event_log import SqlEventLogStorageTable
 from dagster._serdes import ConfigurableClassData
 from dagster_postgres import PostgresEventLogStorage
 from dagster_postgres.utils import create_pg_engine, pg_url_from_config
-from sqlalchemy.exc import DBAPIError
 
 __all__ = [
     "AssetCheckEvaluation",
     "KeptEventLog",
-    "PatientClaims",
-    "PatientExecutor",
+    "ListedPartitions",
     "describe_partitions",
+    "listing",
     "materialization_targets",
     "materialized_runs",
     "narrow_output",
+    "observe_partitions",
+    "plan_partitions",
+    "planned_assets",
+    "plans_partitions",
+    "report_together",
 ]
 
-_LONGEST_SLEEP = 1.0
+_LISTED: Final = "listed"
 _RECORDS_AT_ONCE = 1_000
 
-IsPresent = Callable[[str], bool]
-"""Whether the process of the run with this id is still there."""
+
+class ListedPartitions(dg.MultiPartitionsDefinition):
+    """Partitions of which a run can do a list: to Dagster, in the run's own process only, it is a range like others."""
+
+    def get_partition_keys_in_range(  # type: ignore[override]
+        self, partition_key_range: dg.PartitionKeyRange, dynamic_partitions_store: Any = None
+    ) -> Sequence[str]:
+        mark, _, listed = partition_key_range.start.partition("|")
+        if mark != _LISTED:
+            return super().get_partition_keys_in_range(partition_key_range, dynamic_partitions_store)
+        return [self.get_partition_key_from_str(label) for label in listed.replace("/", "|").split()]
+
+
+def listing(labels: Sequence[str]) -> str:
+    """As a key, which is two parts: no partition's name has a slash or a blank in it."""
+    return f"{_LISTED}|{' '.join(labels).replace('|', '/')}"
 
 
 def narrow_output(context: dg.OutputContext, partitions_def: dg.PartitionsDefinition[str], keys: Sequence[str]) -> None:
@@ -68,6 +81,81 @@ def describe_partitions(context: dg.OutputContext, metadata: Mapping[str, Mappin
     for key, shown in metadata.items():
         described[AssetMetadataHandle(asset_key=context.asset_key, partition_key=key)] = shown
     step._metadata_accumulator = OutputMetadataAccumulator(per_output_metadata=described)
+
+
+def observe_partitions(
+    instance: dg.DagsterInstance,
+    run: dg.DagsterRun,
+    asset_key: dg.AssetKey,
+    observed: Mapping[dg.MultiPartitionKey, Mapping[str, dg.MetadataValue]],
+    *,
+    description: str,
+) -> None:
+    """Puts an observation by the run on the page of each partition."""
+    observations = [
+        dg.AssetObservation(
+            asset_key=asset_key,
+            partition=key,
+            description=description,
+            metadata=metadata,
+            tags=get_tags_from_multi_partition_key(key),
+        )
+        for key, metadata in observed.items()
+    ]
+    events = [
+        dg.DagsterEvent(
+            event_type_value=dg.DagsterEventType.ASSET_OBSERVATION.value,
+            job_name=run.job_name,
+            event_specific_data=AssetObservationData(observation),
+            message=description,
+        )
+        for observation in observations
+    ]
+    report_together(instance, run, events)
+
+
+def report_together(instance: dg.DagsterInstance, run: dg.DagsterRun, events: Sequence[dg.DagsterEvent]) -> None:
+    """Hundreds of events in one statement."""
+    batch_id = generate_event_batch_id()  # type: ignore[no-untyped-call]
+    for number, event in enumerate(events, start=1):
+        batch = DagsterEventBatchMetadata(batch_id, is_end=number == len(events))
+        instance.report_dagster_event(event, run.run_id, batch_metadata=batch)
+
+
+def plan_partitions(
+    instance: dg.DagsterInstance,
+    run: dg.DagsterRun,
+    assets: Iterable[tuple[str, dg.AssetKey]],
+    listed: Mapping[str, Sequence[str]],
+) -> None:
+    """Says which partitions the run is to materialize, of each asset with the step that does. Of other runs Dagster
+    does when it creates them; of one over a list it knew none, and whatever does not come to a materialization would
+    leave no trace."""
+    events = [
+        dg.DagsterEvent.build_asset_materialization_planned_event(
+            run.job_name, step_key, AssetMaterializationPlannedData(asset_key, partition=label)
+        )
+        for step_key, asset_key in assets
+        for label in listed.get(asset_key.path[-1], ())
+    ]
+    report_together(instance, run, events)
+
+
+def plans_partitions(instance: dg.DagsterInstance, run: dg.DagsterRun) -> bool:
+    """Whether that was said of the run. As it is created Dagster plans its assets, without a partition."""
+    planned = instance.get_records_for_run(
+        run.run_id, of_type=dg.DagsterEventType.ASSET_MATERIALIZATION_PLANNED, limit=1, ascending=False
+    )
+    return any(record.event_log_entry.get_dagster_event().partition for record in planned.records)
+
+
+def planned_assets(instance: dg.DagsterInstance, run: dg.DagsterRun) -> list[tuple[str, dg.AssetKey]]:
+    """Those that a run was created to materialize, with the steps that do."""
+    if run.execution_plan_snapshot_id is None:
+        return []
+    steps = instance.get_execution_plan_snapshot(run.execution_plan_snapshot_id).steps
+    found = {(step.key, output.properties.asset_key) for step in steps for output in step.outputs if output.properties}
+    return sorted(((step_key, asset_key) for step_key, asset_key in found if asset_key), key=str)
 
 
 def materialization_targets(
@@ -158,82 +246,3 @@ class KeptEventLog(PostgresEventLogStorage):
     def dispose(self) -> None:
         super().dispose()
         self._engine.dispose()
-
-
-class PatientExecutor(dg.Executor):
-    """Runs steps in this process as Dagster's own executor does, but for the wait for a place in a pool.
-
-    Dagster's takes a whole core to wait, hears no signal meanwhile, and waits for ever if the run in the place was
-    killed. This one looks once a second, can be interrupted, and frees places of runs that are gone. `join` makes this
-    run present to others for a block, and says who else is.
-    """
-
-    def __init__(self, *, join: Callable[..., AbstractContextManager[IsPresent]]) -> None:
-        self._join = join
-
-    @property
-    def retries(self) -> RetryMode:
-        return RetryMode.ENABLED
-
-    def execute(
-        self, plan_context: PlanOrchestrationContext, execution_plan: ExecutionPlan
-    ) -> Iterator[dg.DagsterEvent]:
-        yield dg.DagsterEvent.engine_event(
-            plan_context,
-            f"Executing steps in process (pid: {os.getpid()})",
-            event_specific_data=EngineEventData.in_process(os.getpid(), execution_plan.step_keys_to_execute),
-        )
-        yield from ExecuteRunWithPlanIterable(
-            execution_plan=execution_plan,
-            iterator=self._steps,
-            execution_context_manager=PlanExecutionContextManager(
-                job=plan_context.job,
-                retry_mode=plan_context.retry_mode,
-                execution_plan=execution_plan,
-                run_config=plan_context.run_config,
-                dagster_run=plan_context.dagster_run,
-                instance=plan_context.instance,
-                raise_on_error=plan_context.raise_on_error,
-                output_capture=plan_context.output_capture,
-            ),
-        )
-
-    def _steps(self, job_context: PlanExecutionContext, execution_plan: ExecutionPlan) -> Iterator[dg.DagsterEvent]:
-        run = job_context.dagster_run
-        with (
-            self._join(run.run_id, run.root_run_id) as is_present,
-            PatientClaims(job_context.instance, run, is_present) as claims,
-        ):
-            yield from inner_plan_execution_iterator(job_context, execution_plan, claims)
-
-
-class PatientClaims(InstanceConcurrencyContext):
-    """The places of one run in pools."""
-
-    def __init__(self, instance: dg.DagsterInstance, run: dg.DagsterRun, is_present: IsPresent) -> None:
-        super().__init__(instance, run)
-        self._is_present = is_present
-
-    def claim(self, concurrency_key: str, step_key: str, step_priority: int = 0) -> bool:
-        with raise_execution_interrupts():  # held back otherwise until a step runs
-            self._free_places_of_the_gone(concurrency_key)
-        try:
-            return super().claim(concurrency_key, step_key, step_priority)
-        except DBAPIError:
-            # Of runs that are the first ever to need the pool, one puts it into the database. Dagster means the others
-            # to find it there, which PostgreSQL refuses in the transaction of the failed attempt.
-            return super().claim(concurrency_key, step_key, step_priority)
-
-    def interval_to_next_pending_claim_check(self) -> float:
-        now = time.time()
-        waits = [ready_at - now for ready_at in self._pending_timeouts.values()]
-        return min(max(min(waits, default=0.0), 0.0), _LONGEST_SLEEP)
-
-    def _free_places_of_the_gone(self, pool: str) -> None:
-        """Those that wait for a place too: it would be given to them."""
-        storage = self._instance.event_log_storage
-        info = storage.get_concurrency_info(pool)
-        runs = {slot.run_id for slot in info.claimed_slots} | {step.run_id for step in info.pending_steps}
-        for run_id in runs - {self._run_id}:
-            if not self._is_present(run_id):
-                storage.free_concurrency_slots_for_run(run_id)

@@ -40,9 +40,10 @@ def housekeeping_asset(catalog: Catalog) -> dg.AssetsDefinition:
 
 def housekeeping_schedule(catalog: Catalog) -> dg.ScheduleDefinition:
     """On from the start: a warehouse that nobody tidies grows with each restated day, and nobody misses what goes."""
+    name = f"{catalog.source}_housekeeping"
     return dg.ScheduleDefinition(
-        name=f"{catalog.source}_housekeeping",
-        target=dg.AssetSelection.assets(housekeeping_key(catalog)),
+        name=name,
+        job=dg.define_asset_job(name, dg.AssetSelection.assets(housekeeping_key(catalog))),
         cron_schedule="30 3 * * *",
         execution_timezone="UTC",
         default_status=dg.DefaultScheduleStatus.RUNNING,

@@ -35,8 +35,8 @@ event_log_storage:
 
 # Each run brings its own Spark: more at once than this, and they only wait for each other.
 run_coordinator:
-  module: dagster._core.run_coordinator
-  class: QueuedRunCoordinator
+  module: gads_assets.orchestration.queueing
+  class: QueueWithOneHistory
   config:
     max_user_code_failure_retries: 2
     # A run that must wait for its pool is launched, and waits there: it is the runs that see which others were killed.
@@ -45,8 +45,16 @@ run_coordinator:
 concurrency:
   runs:
     max_concurrent_runs: 2
-  # One step at a time extracts, of all runs together; it makes GADS_API_CALLS_AT_ONCE calls at once. For more:
+    # History takes one place at most, whoever asked for it: the other is for what is more urgent. The queue tags what
+    # Dagster's partition launcher asks for.
+    tag_concurrency_limits:
+      - key: gads/purpose
+        value: backfill
+        limit: 1
+  # One step at a time extracts, of all runs together; it makes GADS_API_CALLS_AT_ONCE calls at once. And one at a time
+  # judges or publishes with Spark, which has all cores then. For more:
   # dagster instance concurrency set google_ads_api 2
+  # dagster instance concurrency set google_ads_spark 4
   pools:
     granularity: op
     default_limit: 1

@@ -12,6 +12,7 @@ from gads_assets.domain.pointer import Pointer
 from gads_assets.errors import WarehouseError
 from gads_assets.extract.extraction import Extraction
 from gads_assets.orchestration import metadata
+from gads_assets.orchestration.batches import explain_failures, explained_failures
 from gads_assets.orchestration.dagster_internals import describe_partitions, narrow_output
 from gads_assets.orchestration.partitions import customer_days, dagster_key, partition_keys
 from gads_assets.orchestration.resources import WorkplaceResource
@@ -59,11 +60,13 @@ class PublishedTableIOManager(dg.ConfigurableIOManager):
     workplace: dg.ResourceDependency[WorkplaceResource]
 
     def handle_output(self, context: dg.OutputContext, obj: Publication) -> None:
-        workplace = self.workplace.get()
-        with readable_failures():
+        workplace, step = self.workplace.get(), context.step_context
+        without = {context.asset_key: "was not published"}
+        with explained_failures(step.instance, step.dagster_run, without, [*obj.keys, *obj.refused]):
             published = workplace.loader.load(obj.keys)
         obj.refused.update(published.refused)
         if not published.pointers:
+            explain_failures(step.instance, step.dagster_run, without, obj.refused)
             raise partition_failure("were not published", obj.refused, of=len(obj.refused))
         previews = _previews(context, workplace, published.pointers)
         _report(

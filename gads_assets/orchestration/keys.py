@@ -13,6 +13,12 @@ def table_key(catalog: Catalog, query_name: str) -> dg.AssetKey:
     return dg.AssetKey([catalog.source, query_name])
 
 
+def assets_of_queries(catalog: Catalog) -> dg.AssetSelection:
+    return dg.AssetSelection.assets(
+        *(make(catalog, query) for query in catalog.queries for make in (raw_key, table_key))
+    )
+
+
 def mart_key(catalog: Catalog, name: str) -> dg.AssetKey:
     return dg.AssetKey([catalog.source, "marts", name])
 
@@ -28,3 +34,8 @@ def status_key(catalog: Catalog) -> dg.AssetKey:
 def api_pool(catalog: Catalog) -> str:
     """Whoever extracts from the source has a place in it; how many there are is how many steps extract at once."""
     return f"{catalog.source}_api"
+
+
+def spark_pool(catalog: Catalog) -> str:
+    """Whoever judges or publishes has a place in it: on one machine two would only wait for each other's cores."""
+    return f"{catalog.source}_spark"

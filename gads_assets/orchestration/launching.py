@@ -14,7 +14,7 @@ from gads_assets.orchestration.customers import dagster_instance
 from gads_assets.orchestration.instance import dagster_environment
 from gads_assets.orchestration.keys import raw_key, table_key
 from gads_assets.orchestration.partitions import CUSTOMERS
-from gads_assets.orchestration.runs import step_failure
+from gads_assets.orchestration.runs import run_failure, step_failure
 from gads_assets.orchestration.workplace import Workplace
 
 
@@ -46,11 +46,15 @@ def start_run(
 
 
 def failure_reasons(here: Workplace, *, since: datetime) -> list[str]:
-    """What the failed steps of the newest run said, in their order; empty when no run was created since then."""
+    """What the failed steps of the newest run said, in their order, or the run itself where it came to none; empty when
+    no run was created since then."""
+    failures = {dg.DagsterEventType.STEP_FAILURE, dg.DagsterEventType.RUN_FAILURE}
     with dagster_instance(here) as instance:
         runs = instance.get_run_records(dg.RunsFilter(created_after=since), limit=1)
-        entries = instance.all_logs(runs[0].dagster_run.run_id, dg.DagsterEventType.STEP_FAILURE) if runs else []
-    return [step_failure(entry.get_dagster_event()) for entry in entries]
+        entries = instance.all_logs(runs[0].dagster_run.run_id, failures) if runs else []
+    events = [entry.get_dagster_event() for entry in entries]
+    of_steps = [step_failure(event) for event in events if event.is_step_failure]
+    return of_steps or [run_failure(event) for event in events]
 
 
 def _in_dagster_order(here: Workplace, customers: set[str]) -> list[str]:

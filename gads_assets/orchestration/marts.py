@@ -13,12 +13,12 @@ import pyarrow as pa
 
 from gads_assets.catalog.specification import Catalog
 from gads_assets.domain.keys import CustomerId
-from gads_assets.domain.roles import Role
 from gads_assets.errors import GadsError
 from gads_assets.orchestration import metadata
 from gads_assets.orchestration.assets import OWNERS
 from gads_assets.orchestration.dagster_internals import describe_partitions, narrow_output
 from gads_assets.orchestration.keys import mart_key, table_key
+from gads_assets.orchestration.killed_runs import report_killed_runs
 from gads_assets.orchestration.partitions import (
     CUSTOMER_DIMENSION,
     CUSTOMERS,
@@ -28,7 +28,7 @@ from gads_assets.orchestration.partitions import (
     partition_keys,
 )
 from gads_assets.orchestration.requested_runs import (
-    Purpose,
+    RunTask,
     customer_order,
     ended_runs,
     of_query,
@@ -164,7 +164,8 @@ def marts_sensor(catalog: Catalog) -> dg.SensorDefinition:
                     if key.customer_id in registered and key.logical_date >= first
                 }
                 customers = order if is_freshness_stale(here.layout, order, versions) else []
-                unfinished = runs_under_way(instance, name, here.records_as(Role.OPERATOR))
+                report_killed_runs(here, instance)
+                unfinished = runs_under_way(instance, name)
         except GadsError as error:
             return dg.SkipReason(str(error))
         if not (stale or customers):
@@ -174,7 +175,7 @@ def marts_sensor(catalog: Catalog) -> dg.SensorDefinition:
             key for run in unfinished if of_query(run) == ACCOUNT_DAY.name for key in partitions_of(catalog, run, order)
         }
         waiting = {key: mark for key, mark in stale.items() if key not in under_way}
-        requests = run_requests(catalog, instance, Purpose.REFRESH, waiting, most_tries={ACCOUNT_DAY.name: _TRIES})
+        requests = run_requests(catalog, instance, RunTask.REFRESH, waiting, most_tries={ACCOUNT_DAY.name: _TRIES})
         if customers and not any(of_query(run) == FRESHNESS.name for run in unfinished):
             requests = [*_freshness_request(catalog, instance, customers, versions), *requests]
         told = f"{len(stale)} account-days and the freshness of {len(customers)} customers wait to be refreshed"
@@ -212,7 +213,7 @@ def _freshness_request(
 ) -> list[dg.RunRequest]:
     """One that ended and left it stale is followed by another, a few times; one that somebody cancelled by none."""
     mark = _digest([*map(str, versions.items()), *customers])
-    run_keys = [f"{Purpose.REFRESH} {FRESHNESS.name} {mark} {number}" for number in range(_TRIES)]
+    run_keys = [f"{RunTask.REFRESH} {FRESHNESS.name} {mark} {number}" for number in range(_TRIES)]
     ended = ended_runs(instance, run_keys)
     left = [] if dg.DagsterRunStatus.CANCELED in ended.values() else [key for key in run_keys if key not in ended]
     return [refresh_request(catalog, FRESHNESS.name, customers[0], customers[-1], run_key=key) for key in left[:1]]

@@ -12,6 +12,7 @@ from gads_assets.catalog.specification import Catalog
 from gads_assets.domain.accounts import last_complete_day
 from gads_assets.domain.keys import PartitionKey, partition_key_from_label
 from gads_assets.errors import PartitionKeyError
+from gads_assets.orchestration.dagster_internals import ListedPartitions
 
 CUSTOMER_DIMENSION: Final = "customer_id"
 DAY_DIMENSION: Final = "logical_date"
@@ -26,7 +27,7 @@ class RefusedPartitionError(PartitionKeyError, click.ClickException):
         click.ClickException.__init__(self, message)
 
 
-class CustomerDays(dg.MultiPartitionsDefinition):
+class CustomerDays(ListedPartitions):
     """Dagster would answer any wrong key with "no such partition"; this says which half is wrong, and the fix."""
 
     def __init__(self, start_date: date) -> None:

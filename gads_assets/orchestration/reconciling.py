@@ -4,27 +4,24 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import dagster as dg
 from ulid import ULID
 
 from gads_assets.domain.keys import PartitionKey
-from gads_assets.domain.reconciling import Difference
+from gads_assets.domain.reconciling import TIME_TO_REPORT, Difference
 from gads_assets.domain.roles import Role
 from gads_assets.errors import GadsError
 from gads_assets.orchestration.dagster_internals import materialized_runs
 from gads_assets.orchestration.keys import table_key
-from gads_assets.orchestration.presence import at_work
+from gads_assets.orchestration.living import at_work
 from gads_assets.orchestration.requested_runs import not_launchable
 from gads_assets.orchestration.workplace import Workplace
 from gads_assets.warehouse.loading import Standing
 
 if TYPE_CHECKING:
     from gads_assets.extract.restoring import Restored
-
-_TIME_TO_REPORT: Final = timedelta(minutes=10)
-"""From a swap until its load record and its event are there, unless they were lost."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +41,8 @@ class Reconciliation:
     """From a history that the database lost: left alone, until somebody adopts it."""
     not_launchable: Mapping[PartitionKey, str] = field(default_factory=dict)
     """Why no run can be made for some of those that take one."""
+    differing: Collection[str] = ()
+    """Queries of which anything is not as it should be, also where a run that lives is about to mend it."""
 
     @property
     def is_clean(self) -> bool:
@@ -51,12 +50,18 @@ class Reconciliation:
 
 
 def reconcile(
-    here: Workplace, instance: dg.DagsterInstance, *, looks_back: timedelta | None = None, dry_run: bool = False
+    here: Workplace,
+    instance: dg.DagsterInstance,
+    *,
+    queries: Collection[str] | None = None,
+    looks_back: timedelta | None = None,
+    dry_run: bool = False,
 ) -> Reconciliation:
     """Finishes demotions that a crash left half way, hides what is no success any more, and tells what takes runs.
 
-    Partitions of runs that live are left to them. Whether loads were recorded and reported is asked of those within
-    `looks_back`, or of all. A dry run changes nothing: what it would finish and hide is listed as if it had.
+    Only `queries` are compared, if given. Partitions of runs that live are left to them. Whether loads were recorded
+    and reported is asked of those within `looks_back`, or of all. A dry run changes nothing: what it would finish and
+    hide is listed as if it had.
     """
     catalog, loader = here.catalog, here.loader
     demoted = _demote(here, dry_run=dry_run)
@@ -64,7 +69,7 @@ def reconcile(
     estranged: list[PartitionKey] = []
     to_load: dict[PartitionKey, str] = {}
     adopted: dict[PartitionKey, str] = {}
-    for query_name in catalog.queries:
+    for query_name in catalog.queries if queries is None else queries:
         found = loader.compare(catalog.source, query_name)
         if due := found.with_difference(Difference.NOT_WITHDRAWN):
             try:
@@ -83,13 +88,18 @@ def reconcile(
             if (floor := found.ledger[key].version_floor) is not None
         }
         to_load |= _unreported(here, instance, query_name, found, looks_back)
+    differing = {key.query_name for key in (*demoted, *withdrawn, *estranged, *to_load)}
     records = here.records_as(Role.OPERATOR)
     waiting = records.unjudged(list(catalog.queries), source=catalog.source)
     judged_in = records.last_judged_in(to_load)
     run_ids = {*judged_in.values(), *(run.dagster_run_id for run in waiting.values())}
     living = at_work(records, (run_id for run_id in run_ids if run_id))
-    to_load = {key: mark for key, mark in to_load.items() if judged_in.get(key) not in living}
-    to_judge = adopted | {key: run.run_id for key, run in waiting.items() if run.dagster_run_id not in living}
+    # A run that lost its session, as the database restarted, still has its leases.
+    held = here.leases_as(Role.OPERATOR).all_held(catalog.source)
+    to_load = {key: mark for key, mark in to_load.items() if key not in held and judged_in.get(key) not in living}
+    to_judge = {key: mark for key, mark in adopted.items() if key not in held} | {
+        key: run.run_id for key, run in waiting.items() if key not in held and run.dagster_run_id not in living
+    }
     return Reconciliation(
         demoted=demoted,
         withdrawn=withdrawn,
@@ -97,6 +107,7 @@ def reconcile(
         to_judge=to_judge,
         estranged=[key for key in estranged if key not in adopted],
         not_launchable=not_launchable(catalog, instance, to_load | to_judge),
+        differing=differing,
     )
 
 
@@ -161,7 +172,7 @@ def _unreported(
     """Shown to readers by a loader that was killed before it had recorded the load, or Dagster its event."""
     now = datetime.now(UTC)
     shown = found.shown(
-        loaded_after=None if looks_back is None else now - looks_back, loaded_before=now - _TIME_TO_REPORT
+        loaded_after=None if looks_back is None else now - looks_back, loaded_before=now - TIME_TO_REPORT
     )
     if not shown:
         return {}

@@ -1,7 +1,6 @@
 """Runs that a sensor asks for: a rectangle of partitions each, under a key of which Dagster makes one run."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from itertools import count
 from typing import Final
@@ -11,13 +10,14 @@ import dagster as dg
 from gads_assets.catalog.specification import Catalog
 from gads_assets.domain.keys import CustomerId, PartitionKey, partition_key_from_label
 from gads_assets.domain.rectangles import Rectangle, partitions_between, plan_rectangles
+from gads_assets.domain.scheduling import Purpose
 from gads_assets.domain.verdict import Rule
 from gads_assets.orchestration.checks import VERDICT
+from gads_assets.orchestration.dagster_executor import carry_out_here
 from gads_assets.orchestration.keys import mart_key, raw_key, table_key
+from gads_assets.orchestration.killed_runs import RUNNING
 from gads_assets.orchestration.partitions import CUSTOMERS, first_day
-from gads_assets.orchestration.presence import present
 from gads_assets.orchestration.runs import JUDGES, UNJUDGED
-from gads_assets.state.run_records import RunRecords
 
 _RANGE_START: Final = "dagster/asset_partition_range_start"
 _RANGE_END: Final = "dagster/asset_partition_range_end"
@@ -25,18 +25,12 @@ _RUN_KEY: Final = "dagster/run_key"
 _SENSOR: Final = "dagster/sensor_name"
 _QUERY: Final = "gads/query"
 # Without NOT_STARTED: such a run was left by a daemon that was killed, and is launched when its key comes again.
-_WAITING: Final = [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.STARTING]
-_RUNNING: Final = [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
+_UNDER_WAY: Final = [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.STARTING, *RUNNING]
 _FOLLOWED: Final = (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.SUCCESS)
 _KEYS_AT_ONCE: Final = 500
-_TIME_TO_SHOW_UP: Final = timedelta(minutes=5)
-"""From Dagster's word that a run has started until its process is known to be there."""
 
 
-class Purpose(StrEnum):
-    EXTRACT = "extract"
-    """Extract, judge and publish."""
-
+class RunTask(StrEnum):
     JUDGE = "judge"
     """Judge what is sealed and was never judged; nothing is asked of the API."""
 
@@ -52,25 +46,9 @@ def customer_order(instance: dg.DagsterInstance) -> list[CustomerId]:
     return [CustomerId(customer) for customer in instance.get_dynamic_partitions(CUSTOMERS)]
 
 
-def runs_under_way(instance: dg.DagsterInstance, sensor: str, records: RunRecords) -> list[dg.DagsterRun]:
-    """Those of a sensor that wait or run. One whose process was killed stays started for Dagster, keeps its place among
-    those that may run at once, and would never be followed by another: it is reported as failed."""
-    waiting = instance.get_runs(dg.RunsFilter(tags={_SENSOR: sensor}, statuses=_WAITING))
-    started = instance.get_run_records(dg.RunsFilter(tags={_SENSOR: sensor}, statuses=_RUNNING))
-    there = present(records, (record.dagster_run.run_id for record in started))
-    running = []
-    for record in started:
-        if _is_new(record) or record.dagster_run.run_id in there:
-            running.append(record.dagster_run)
-        else:
-            instance.report_run_failed(record.dagster_run, "its process is gone, and left no word")
-    return [*waiting, *running]
-
-
-def _is_new(record: dg.RunRecord) -> bool:
-    if record.start_time is None:
-        return True
-    return datetime.now(UTC) - datetime.fromtimestamp(record.start_time, UTC) < _TIME_TO_SHOW_UP
+def runs_under_way(instance: dg.DagsterInstance, sensor: str) -> list[dg.DagsterRun]:
+    """Those of a sensor that wait or run."""
+    return list(instance.get_runs(dg.RunsFilter(tags={_SENSOR: sensor}, statuses=_UNDER_WAY)))
 
 
 def partitions_of(catalog: Catalog, run: dg.DagsterRun, order: Sequence[CustomerId]) -> set[PartitionKey]:
@@ -99,7 +77,7 @@ def not_launchable(
 def run_requests(
     catalog: Catalog,
     instance: dg.DagsterInstance,
-    purpose: Purpose,
+    task: RunTask,
     marks: Mapping[PartitionKey, object],
     *,
     most_tries: Mapping[str, int] | None = None,
@@ -117,7 +95,7 @@ def run_requests(
     undecided = rectangles
     for number in count():
         names = {
-            rectangle: rectangle.name(purpose, number)
+            rectangle: rectangle.name(task, number)
             for rectangle in undecided
             if most_tries is None or number < most_tries[rectangle.first.query_name]
         }
@@ -126,40 +104,40 @@ def run_requests(
         ended = ended_runs(instance, list(names.values()))
         chosen |= {rectangle: name for rectangle, name in names.items() if name not in ended}
         undecided = [rectangle for rectangle, name in names.items() if ended.get(name) in _FOLLOWED]
-    return [_request(catalog, purpose, rectangle, chosen[rectangle]) for rectangle in rectangles if rectangle in chosen]
+    return [_request(catalog, task, rectangle, chosen[rectangle]) for rectangle in rectangles if rectangle in chosen]
 
 
 def carry_out(
     definitions: dg.Definitions, instance: dg.DagsterInstance, request: dg.RunRequest
-) -> dg.ExecuteInProcessResult:
+) -> dg.JobExecutionResult:
     """The run that the daemon would make of a request, in this process and without a word."""
-    job = definitions.resolve_implicit_global_asset_job_def().get_subset(
-        asset_selection=frozenset(request.asset_selection or ()),
-        asset_check_selection=frozenset(request.asset_check_keys or ()),
-    )
-    return job.execute_in_process(
-        instance=instance,
+    return carry_out_here(
+        definitions.resolve_implicit_global_asset_job_def(),
+        instance,
+        request,
         tags={**request.tags, _RUN_KEY: str(request.run_key)},
         run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
-        raise_on_error=False,
     )
 
 
-def _request(catalog: Catalog, purpose: Purpose, rectangle: Rectangle, run_key: str) -> dg.RunRequest:
+def _request(catalog: Catalog, task: RunTask, rectangle: Rectangle, run_key: str) -> dg.RunRequest:
     query = rectangle.first.query_name
     raw, table = raw_key(catalog, query), table_key(catalog, query)
-    tags = {_RANGE_START: rectangle.first.label, _RANGE_END: rectangle.last.label, _QUERY: query}
-    match purpose:
-        case Purpose.EXTRACT:
-            return dg.RunRequest(run_key=run_key, asset_selection=[raw, table], tags=tags)
-        case Purpose.JUDGE:
+    tags = {
+        _RANGE_START: rectangle.first.label,
+        _RANGE_END: rectangle.last.label,
+        _QUERY: query,
+        "dagster/priority": str(Purpose.RETRY.priority),
+    }
+    match task:
+        case RunTask.JUDGE:
             checks = [dg.AssetCheckKey(raw, name) for name in (VERDICT, *(rule.value for rule in Rule))]
             return dg.RunRequest(
                 run_key=run_key, asset_selection=[], asset_check_keys=checks, tags={**tags, JUDGES: UNJUDGED}
             )
-        case Purpose.LOAD:
+        case RunTask.LOAD:
             return dg.RunRequest(run_key=run_key, asset_selection=[table], asset_check_keys=[], tags=tags)
-        case Purpose.REFRESH:
+        case RunTask.REFRESH:
             return refresh_request(catalog, query, rectangle.first.label, rectangle.last.label, run_key=run_key)
 
 

@@ -15,6 +15,11 @@ JUDGES: Final = "gads/judges"
 UNJUDGED: Final = "unjudged"
 """Only what was never judged: see `Validator.validate`."""
 
+BATCH: Final = "gads/batch"
+"""The tag of a run that the control plane asked for: it works on the partitions of this batch."""
+PURPOSE: Final = "gads/purpose"
+ATTEMPT: Final = "gads/attempt"
+
 _NAMED = 20
 
 
@@ -27,8 +32,9 @@ def judges_only_unjudged(run: dg.DagsterRun) -> bool:
     return run.tags.get(JUDGES) == UNJUDGED
 
 
-def includes_asset(run: dg.DagsterRun, key: dg.AssetKey) -> bool:
-    return run.asset_selection is None or key in run.asset_selection
+def includes_asset(job: dg.JobDefinition, key: dg.AssetKey) -> bool:
+    """Asked of the job of a step, which is narrowed to its run's selection: a run of a job with a name has none."""
+    return key in job.asset_layer.selected_asset_keys
 
 
 def includes_check(run: dg.DagsterRun, key: dg.AssetCheckKey) -> bool:
@@ -77,3 +83,9 @@ def step_failure(event: dg.DagsterEvent) -> str:
     failure = event.step_failure_data
     said = failure.user_failure_data and failure.user_failure_data.description
     return said or (failure.error.message.strip() if failure.error else "a step failed")
+
+
+def run_failure(event: dg.DagsterEvent) -> str:
+    """What a run said that failed before its first step, or was reported as failed; after one, only that it did."""
+    error = event.job_failure_data.error if event.event_specific_data else None
+    return error.message.strip() if error else event.message or "the run failed"

@@ -1,6 +1,6 @@
 """Partition status as an asset: the rows folded, swept and written as one Parquet file, and their counts over time."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property, partial
 from typing import cast
@@ -13,6 +13,7 @@ from gads_assets.domain.keys import PartitionKey
 from gads_assets.domain.partition_status import DisplayStatus
 from gads_assets.domain.roles import Role
 from gads_assets.orchestration.assets import OWNERS
+from gads_assets.orchestration.conditions import condition_checks, condition_results, stale_conditions
 from gads_assets.orchestration.keys import status_key
 from gads_assets.orchestration.metadata import Metadata
 from gads_assets.orchestration.resources import WorkplaceResource
@@ -97,10 +98,13 @@ def status_asset(catalog: Catalog, *, status_url: str) -> dg.AssetsDefinition:
         kinds={"parquet", "postgres"},
         owners=OWNERS,
         metadata={"status_page": dg.MetadataValue.url(status_url)},
+        check_specs=condition_checks(status_key(catalog)),
         description="Of every partition: is its data current, and if not, why. A failed or cancelled retry never hides "
         f"good data. The same live, partition by partition: [the status page]({status_url}) (`gads status serve`).",
     )
-    def partition_status(context: dg.AssetExecutionContext, workplace: WorkplaceResource) -> dg.MaterializeResult[None]:
+    def partition_status(
+        context: dg.AssetExecutionContext, workplace: WorkplaceResource
+    ) -> Iterator[dg.MaterializeResult[None]]:
         here, now = workplace.get(), datetime.now(UTC)
         desk = StatusDesk(here, context.instance)
         everything = Selection(assets=desk.assets)
@@ -109,7 +113,10 @@ def status_asset(catalog: Catalog, *, status_url: str) -> dg.AssetsDefinition:
             swept = desk.statuses.sweep(everything, now=now)
             rows = write_parquet(here.layout.partition_status, desk.statuses.rows(everything, now=now))
             by_asset = summaries(desk.statuses.summary(everything, now=now))
-        return dg.MaterializeResult(
+            waiting = here.alerts.waiting()
+            stale = list(stale_conditions(here, desk.statuses, desk.assets, now=now))
+        yield dg.MaterializeResult(
+            check_results=condition_results(catalog, waiting, stale, today=now.date()),
             metadata={
                 **_counts(desk.assets, by_asset),
                 "dagster/row_count": dg.MetadataValue.int(rows),
@@ -117,7 +124,7 @@ def status_asset(catalog: Catalog, *, status_url: str) -> dg.AssetsDefinition:
                 "staleness_changed": dg.MetadataValue.int(swept),
                 "file": dg.MetadataValue.path(without_login(here.layout.partition_status)),
                 "status_page": dg.MetadataValue.url(here.settings.status_url),
-            }
+            },
         )
 
     return partition_status
@@ -125,9 +132,10 @@ def status_asset(catalog: Catalog, *, status_url: str) -> dg.AssetsDefinition:
 
 def status_schedule(catalog: Catalog) -> dg.ScheduleDefinition:
     """On from the start: it costs seconds, and without it the counts have no history."""
+    name = f"{catalog.source}_partition_status"
     return dg.ScheduleDefinition(
-        name=f"{catalog.source}_partition_status",
-        target=dg.AssetSelection.assets(status_key(catalog)),
+        name=name,
+        job=dg.define_asset_job(name, dg.AssetSelection.assets(status_key(catalog))),
         cron_schedule="*/30 * * * *",
         execution_timezone="UTC",
         default_status=dg.DefaultScheduleStatus.RUNNING,

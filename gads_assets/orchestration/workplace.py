@@ -20,12 +20,17 @@ from gads_assets.domain.roles import Role
 from gads_assets.errors import GadsError, PartitionKeyError, SettingsError
 from gads_assets.raw.sink import RawSink
 from gads_assets.settings import Settings
+from gads_assets.state.alerts import Alerts
+from gads_assets.state.backfills import Backfills
 from gads_assets.state.connection import open_engine
 from gads_assets.state.customers import CustomerRegister
+from gads_assets.state.desk import OperatorDesk
+from gads_assets.state.leases import Leases
 from gads_assets.state.migration import migrate, require_current_schema
 from gads_assets.state.operations import OperationsBudget
 from gads_assets.state.partition_states import StateStore
 from gads_assets.state.run_records import RunRecords
+from gads_assets.state.schedule import Schedule
 from gads_assets.state.server import running_database
 from gads_assets.warehouse.layout import WarehouseLayout
 
@@ -112,6 +117,24 @@ class Workplace:
 
     def records_as(self, role: Role) -> RunRecords:
         return RunRecords(self.engine_as(role))
+
+    def schedule_as(self, role: Role) -> Schedule:
+        return Schedule(self.engine_as(role), source=self.catalog.source)
+
+    def leases_as(self, role: Role) -> Leases:
+        return Leases(self.engine_as(role), lasts=self.settings.lease)
+
+    @cached_property
+    def desk(self) -> OperatorDesk:
+        return OperatorDesk(self.engine_as(Role.OPERATOR), source=self.catalog.source)
+
+    @cached_property
+    def backfills(self) -> Backfills:
+        return Backfills(self.engine_as(Role.OPERATOR), source=self.catalog.source)
+
+    @cached_property
+    def alerts(self) -> Alerts:
+        return Alerts(self.engine_as(Role.OPERATOR), source=self.catalog.source)
 
     def customers_as(self, role: Role) -> CustomerRegister:
         return CustomerRegister(self.engine_as(role))

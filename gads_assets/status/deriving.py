@@ -173,6 +173,7 @@ _PARTITIONS = text(f"""
     SELECT * FROM told
     WHERE (CAST(:codes AS integer[]) IS NULL OR code = ANY (:codes))
         AND (CAST(:partition_key AS text) IS NULL OR partition_key = :partition_key)
+        AND (CAST(:late_by AS timestamptz) IS NULL OR late_since <= :late_by)
     ORDER BY asset_key, customer_id, logical_date DESC LIMIT :limit
 """)
 
@@ -294,10 +295,12 @@ class Statuses:
         now: datetime,
         limit: int,
         wanted: Callable[[Facts], bool] | None = None,
+        late_by: datetime | None = None,
     ) -> list[RowMapping]:
-        """Those of which the wanted facts are true, or all; newest days first within an asset and customer."""
+        """Those of which the wanted facts are true, or all; newest days first within an asset and customer. With
+        `late_by`, those whose deadline had passed by then, also where something else had made them stale before."""
         codes = None if wanted is None else [code for code in range(_CODES) if wanted(facts_of(code))]
-        return self._all(_PARTITIONS, selection, now, codes=codes, limit=limit)
+        return self._all(_PARTITIONS, selection, now, codes=codes, limit=limit, late_by=late_by)
 
     def matrix(self, asset: TrackedAsset, first: date, last: date, *, now: datetime) -> list[MatrixRow]:
         """By the customers' names. Closed accounts of which nothing is there in these days are left out."""

@@ -35,10 +35,11 @@ _LOAD_RECORD = text(f"""
     ORDER BY loaded_at DESC LIMIT 1
 """)
 
-# What is scheduled; else when the last extraction, if it failed, may be worth another.
+# What is scheduled, or why nothing more is; else when the last extraction, if it failed, may be worth another.
 _NEXT = text(f"""
     SELECT at, why FROM (
-        SELECT 1 AS rank, next_run_at AS at, purpose || ', ' || backoff_strategy AS why
+        SELECT 1 AS rank, next_run_at AS at, CASE disposition WHEN 'due' THEN purpose || ', ' || backoff_strategy
+            ELSE disposition || ': ' || reason END AS why
         FROM retry_schedule WHERE {_OF_THE_KEY}
         UNION ALL
         SELECT 2, retry_at, error_class FROM (
@@ -50,7 +51,7 @@ _NEXT = text(f"""
 
 @dataclass(frozen=True, kw_only=True)
 class Story:
-    """Rows of the ledger by column; attempts newest first."""
+    """Rows of the ledger by column; attempts newest first. The next retry of what waits for an operator has no time."""
 
     state: RowMapping | None
     attempts: tuple[RowMapping, ...]

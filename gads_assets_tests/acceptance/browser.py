@@ -22,7 +22,7 @@ from gads_assets.settings import read_settings
 GADS: Final = Path(sys.executable).with_name("gads")
 _START_SECONDS = 180.0
 _STOP_SECONDS = 60.0
-_RUN_SECONDS = 180.0
+_RUN_SECONDS = 400.0
 _CLICK_MILLISECONDS = 30_000
 _CHROMIUM_ARGUMENTS: Final = (
     "--no-sandbox",

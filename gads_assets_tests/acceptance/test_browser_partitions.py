@@ -14,6 +14,7 @@ from playwright.sync_api import Browser, expect
 
 from gads_assets.catalog.loading import load_catalog
 from gads_assets.domain.keys import parse_customer_id, parse_logical_date
+from gads_assets.domain.roles import Role
 from gads_assets.domain.verdict import Rule
 from gads_assets.orchestration.customers import dagster_instance
 from gads_assets.orchestration.workplace import Workplace
@@ -32,6 +33,7 @@ from gads_assets_tests.acceptance.browser import (
     run_gads,
     serve_page,
 )
+from gads_assets_tests.ledgers import let_nothing_open
 
 RAW, TABLE = "google_ads/raw/campaign", "google_ads/campaign"
 GOOD, BAD, INTERRUPTED = "2145550101|2024-06-02", "3305550102|2024-06-03", "4815550103|2024-06-04"
@@ -49,6 +51,8 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         tmp_path_factory.mktemp("home"), GADS_EMULATOR_FAULTS=fault, GADS_STATUS_URL=status_url
     )
     run_gads(environment, "customers", "sync")
+    with Workplace(read_settings(environment)) as here:
+        let_nothing_open(here.engine_as(Role.OPERATOR), here.catalog.queries)
     return environment
 
 

@@ -52,6 +52,7 @@ ASSET_KEYS = [
     "google_ads/search_term_view",
 ]
 
+CONDITIONS = ["api_version_is_supported", "no_terminal_failures", "nothing_stale_beyond_its_limit"]
 CHECKS = [
     "bounds",
     "customer",
@@ -136,8 +137,10 @@ def test_loading_the_definitions_starts_nothing_connects_nowhere_and_writes_noth
     # The standard library asks `file` what kind of program Python is, for a library that wants to know its platform.
     assert [act for act in seen["done"] if act[1] not in {"file", os.devnull}] == []
     assert seen["keys"] == ASSET_KEYS
-    assert seen["checks"] == [f"{key}:{check}" for key in ASSET_KEYS if "/raw/" in key for check in CHECKS]
-    assert sorted(seen["sensors"]) == ["google_ads_marts", "google_ads_reconcile", "google_ads_reschedule"]
+    of_raw = [f"{key}:{check}" for key in ASSET_KEYS if "/raw/" in key for check in CHECKS]
+    of_status = [f"google_ads/partition_status:{check}" for check in CONDITIONS]
+    assert sorted(seen["checks"]) == sorted(of_raw + of_status)
+    assert sorted(seen["sensors"]) == [f"google_ads_{name}" for name in ("control", "marts", "reconcile", "watch")]
     assert seen["schedules"] == ["google_ads_housekeeping", "google_ads_partition_status"]
     assert not (project / ".gads").exists()
 

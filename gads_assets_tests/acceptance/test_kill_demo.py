@@ -43,7 +43,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Home:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Home]:
-    home = Home(path=tmp_path / "home")
+    home = Home(path=tmp_path / "home", variables={"GADS_LEASE_SECONDS": "5"})
     yield home
     home.stop()
 

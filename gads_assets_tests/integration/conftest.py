@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from dagster._core.storage.defs_state.base import set_defs_state_storage
 from pyspark.sql import SparkSession
 from sqlalchemy import Engine, text
 
@@ -14,6 +15,14 @@ from gads_assets.state.partition_states import StateStore
 from gads_assets_tests.sites import Site, make_site
 
 _PATIENCE_SECONDS = 120
+
+
+@pytest.fixture(autouse=True)
+def no_instance_of_another_test() -> Iterator[None]:
+    """Two Dagster instances that are not left in the order in which they were entered leave one behind, and whatever
+    loads definitions later asks it, when it is long gone."""
+    with set_defs_state_storage(None):
+        yield
 
 
 @pytest.fixture

@@ -83,7 +83,7 @@ function factList(partition) {
   const facts = [
     ["Last materialization", materialization && [timeElement(materialization.at), runId(materialization.run_id)]],
     ["Last attempt", attempt && [outcomeBadge(attempt.outcome), timeElement(attempt.at), runId(attempt.run_id)]],
-    ["Next retry", retry && [timeElement(retry.at), element("span", { class: "quiet", text: retry.why })]],
+    ["Next retry", retry && [...(retry.at ? [timeElement(retry.at)] : []), element("span", { class: "quiet", text: retry.why })]],
     ["Due", freshness && [timeElement(freshness.due_at)]],
     ["Deadline", freshness && [timeElement(freshness.deadline)]],
     ["Code", codeVersions(materialization?.code_version, partition.current_code_version)],

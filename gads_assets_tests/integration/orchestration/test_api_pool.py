@@ -6,33 +6,38 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import dagster as dg
 import pytest
 from dagster._core.instance.config import PoolGranularity
 from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
-from sqlalchemy import text
+from sqlalchemy import Engine, text
 
 from gads_assets import definitions
 from gads_assets.domain.roles import Role
 from gads_assets.emulator.accounts import made_up_accounts
 from gads_assets.emulator.server import RunningEmulator, serve_emulator
+from gads_assets.orchestration.control import look
 from gads_assets.orchestration.customers import dagster_instance, register_accounts
-from gads_assets.orchestration.dagster_internals import PatientClaims
+from gads_assets.orchestration.dagster_executor import PatientClaims
 from gads_assets.orchestration.instance import dagster_environment
 from gads_assets.orchestration.presence import join
+from gads_assets.orchestration.runs import BATCH
 from gads_assets.orchestration.workplace import Workplace
 from gads_assets.settings import read_settings
 from gads_assets.state.connection import transaction
 from gads_assets_tests.agencies import registered
+from gads_assets_tests.databases import end_sessions_with_locks
+from gads_assets_tests.ledgers import let_nothing_open, let_pass
+from gads_assets_tests.worlds import World, attempted
 
 POOL = "google_ads_api"
-DAY = "2024-06-01"
+DAY, ANOTHER_DAY = "2024-06-01", "2024-06-02"
 CALLS_AT_ONCE = 3
 PATIENCE = 120.0
 
@@ -62,10 +67,11 @@ class Agency:
         """Of one run that is not disturbed."""
         return 2 * len(self.customers)
 
-    def start(self) -> subprocess.Popen[bytes]:
-        tags = {
-            ASSET_PARTITION_RANGE_START_TAG: f"{self.customers[0]}|{DAY}",
-            ASSET_PARTITION_RANGE_END_TAG: f"{self.customers[-1]}|{DAY}",
+    def start(self, day: str = DAY, *, tags: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
+        """Of all customers' day, unless tags say otherwise."""
+        tags = tags or {
+            ASSET_PARTITION_RANGE_START_TAG: f"{self.customers[0]}|{day}",
+            ASSET_PARTITION_RANGE_END_TAG: f"{self.customers[-1]}|{day}",
         }
         with self.log(len(self.runs)).open("wb") as log:
             process = subprocess.Popen(
@@ -119,6 +125,7 @@ def agency(tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch) -
             "GADS_DATABASE_URL": database_url,
             "GADS_GOOGLE_ADS_ENDPOINT": emulator.endpoint,
             "GADS_API_CALLS_AT_ONCE": str(CALLS_AT_ONCE),
+            "GADS_LEASE_SECONDS": "5",
         }
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
@@ -142,8 +149,10 @@ def agency(tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch) -
 
 def test_whatever_asks_the_api_is_in_its_pool_and_nothing_else() -> None:
     graph = definitions.defs.resolve_asset_graph()
-    pools = {key.to_user_string(): graph.get(key).pools for key in graph.get_all_asset_keys()}
-    assert pools == {name: {POOL} if "/raw/" in name else set() for name in pools}
+    pools = {key.to_user_string(): graph.get(key).pools or set() for key in graph.get_all_asset_keys()}
+    in_pool = {name for name, found in pools.items() if POOL in found}
+    assert in_pool == {name for name in pools if "/raw/" in name}
+    assert set().union(*pools.values()) == {POOL, "google_ads_spark"}
 
 
 def test_a_home_has_one_place_in_the_pool_and_a_queue_that_leaves_the_waiting_to_runs(agency: Agency) -> None:
@@ -155,7 +164,7 @@ def test_a_home_has_one_place_in_the_pool_and_a_queue_that_leaves_the_waiting_to
 
 
 def test_runs_at_the_same_time_make_no_more_calls_at_once_than_one_alone(agency: Agency) -> None:
-    runs = [agency.start(), agency.start()]
+    runs = [agency.start(), agency.start(ANOTHER_DAY)]
     for process in runs:
         agency.finish(process)
     assert agency.emulator.operations == agency.sealed() == 2 * agency.calls
@@ -174,7 +183,7 @@ def test_a_run_that_finds_no_pool_while_another_opens_it_takes_its_turn(agency: 
 
 def test_a_pool_with_two_places_lets_two_runs_extract(agency: Agency) -> None:
     agency.instance.event_log_storage.set_concurrency_slots(POOL, 2)
-    runs = [agency.start(), agency.start()]
+    runs = [agency.start(), agency.start(ANOTHER_DAY)]
     for process in runs:
         agency.finish(process)
     assert CALLS_AT_ONCE < agency.emulator.most_calls_at_once <= 2 * CALLS_AT_ONCE
@@ -194,6 +203,20 @@ def test_a_run_killed_while_it_extracts_keeps_no_place_from_the_next(agency: Age
     [run] = agency.instance.get_runs(dg.RunsFilter(run_ids=[gone]))
     assert run.status is dg.DagsterRunStatus.STARTED  # as far as Dagster knows
     assert "blocked by limit" not in agency.log(1).read_text()
+
+
+def test_a_run_that_lost_its_session_as_the_database_restarted_keeps_its_place(
+    agency: Agency, database_url: str
+) -> None:
+    run = dg.DagsterRun(job_name="raw_alone")
+    with join("extracting"), join("waiting") as is_present:
+        agency.take_place("extracting")
+        end_sessions_with_locks(database_url)
+        with PatientClaims(agency.instance, run, is_present) as claims:
+            assert not claims.claim(POOL, "step")
+        assert agency.places()["taken"] == {"extracting"}
+    with join("another") as is_present:
+        assert not is_present("extracting")
 
 
 def test_a_run_that_waits_goes_on_when_those_before_it_are_killed(agency: Agency) -> None:
@@ -227,3 +250,33 @@ def test_a_run_that_waits_can_be_interrupted_and_leaves_the_queue(agency: Agency
     [run] = agency.instance.get_runs()
     assert run.status is dg.DagsterRunStatus.FAILURE
     assert agency.emulator.operations == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_batch_that_is_cancelled_while_it_extracts_lets_go_of_everything_and_is_due_again(
+    agency: Agency, engine: Engine, number: signal.Signals
+) -> None:
+    world = World(here=agency.here, instance=agency.instance, definitions=definitions.defs)
+    let_nothing_open(engine, agency.here.catalog.queries)
+    labels = {f"{customer}|{DAY}" for customer in agency.customers}
+    process = agency.start(tags={BATCH: world.make_batch([*labels], queries=["campaign", "ad_group"])})
+    eventually(lambda: agency.sealed() >= 2, process)
+    [run] = agency.instance.get_runs()
+
+    # What Dagster's launcher does when somebody terminates the run.
+    agency.instance.report_run_canceling(run)
+    process.send_signal(number)
+    process.wait(timeout=PATIENCE)
+
+    assert world.run_status(run.run_id) is dg.DagsterRunStatus.CANCELED
+    assert agency.emulator.operations < agency.calls
+    for query in ("campaign", "ad_group"):
+        assert attempted(world, dg.AssetKey(["google_ads", "raw", query])) == dict.fromkeys(labels, "CANCELLED")
+    assert agency.here.leases_as(Role.OPERATOR).living([run.run_id]) == set()
+    assert agency.here.leases_as(Role.OPERATOR).all_held("google_ads") == set()
+    assert agency.places() == {"taken": set(), "queue": set()}
+    sealed = agency.sealed()
+    assert look(agency.here, agency.instance).requests == []
+    let_pass(engine, timedelta(minutes=31))
+    due = sum(batch.partitions for batch in look(agency.here, agency.instance).requests)
+    assert agency.calls - sealed <= due <= agency.calls

@@ -9,10 +9,13 @@ import dagster as dg
 import pytest
 from sqlalchemy import Engine, text
 
+from gads_assets.domain import reconciling as domain_reconciling
 from gads_assets.domain.roles import Role
 from gads_assets.domain.state import PartitionStatus
-from gads_assets.orchestration import reconciling, requested_runs
+from gads_assets.orchestration import killed_runs, reconciling
 from gads_assets.orchestration.presence import join
+from gads_assets.warehouse.loading import Loader, Standing
+from gads_assets_tests.databases import end_sessions_with_locks
 from gads_assets_tests.worlds import BERLIN, NEW_YORK, RAW, TABLE, VERDICT, World, key, step_failure
 
 pytestmark = pytest.mark.filterwarnings("ignore::dagster.BetaWarning", "ignore::dagster.PreviewWarning")
@@ -67,7 +70,7 @@ class Agency:
 
 @pytest.fixture
 def agency(make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch) -> Agency:
-    monkeypatch.setattr(reconciling, "_TIME_TO_REPORT", timedelta())
+    monkeypatch.setattr(reconciling, "TIME_TO_REPORT", timedelta())
     return Agency(world=make_world())
 
 
@@ -251,6 +254,22 @@ def test_partitions_of_a_run_that_lives_or_is_repeated_are_left_to_it(agency: Ag
     assert len(requests) == 1
 
 
+def test_partitions_of_a_run_that_lost_its_session_as_the_database_restarted_are_left_to_it(
+    agency: Agency, database_url: str
+) -> None:
+    world = agency.world
+    result = world.run(FIRST, LAST, assets=[RAW])
+    keys = {key(label) for label in ALL}
+
+    with join(result.run_id):
+        world.here.leases_as(Role.EXTRACTOR).take(result.run_id, keys)
+        end_sessions_with_locks(database_url)
+        assert reconciling.reconcile(world.here, world.instance).is_clean
+        assert agency.tick() == ([], AGREED)
+
+    assert reconciling.reconcile(world.here, world.instance).to_load.keys() == keys
+
+
 def test_a_run_whose_process_was_killed_is_reported_as_failed_and_followed_by_another(
     agency: Agency, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -262,7 +281,7 @@ def test_a_run_whose_process_was_killed_is_reported_as_failed_and_followed_by_an
     world.instance.report_dagster_event(started, run_id=killed.run_id)
     assert agency.tick() == ([], "4 successes wait to be loaded")  # it may be about to show up
 
-    monkeypatch.setattr(requested_runs, "_TIME_TO_SHOW_UP", timedelta())
+    monkeypatch.setattr(killed_runs, "_LONGEST_SILENCE", timedelta())
     with join(killed.run_id):
         assert agency.tick() == ([], "4 successes wait to be loaded")
     [following], _ = agency.tick()
@@ -270,6 +289,51 @@ def test_a_run_whose_process_was_killed_is_reported_as_failed_and_followed_by_an
     assert following.run_key != request.run_key
     [run] = world.instance.get_runs(dg.RunsFilter(run_ids=[killed.run_id]))
     assert run.status is dg.DagsterRunStatus.FAILURE
+
+
+def test_what_did_not_change_since_it_agreed_is_not_compared_again_within_the_hour(
+    agency: Agency, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, compared = agency.world, list[str]()
+    compare = Loader.compare
+
+    def watched(loader: Loader, source: str, query_name: str) -> Standing:
+        compared.append(query_name)
+        return compare(loader, source, query_name)
+
+    def compared_by_tick(cursor: str | None) -> tuple[set[str], str | None]:
+        compared.clear()
+        ticked = world.tick_from(SENSOR, cursor)
+        assert not ticked.run_requests
+        return set(compared), ticked.cursor
+
+    monkeypatch.setattr(Loader, "compare", watched)
+    monkeypatch.setattr(domain_reconciling, "TIME_TO_REPORT", timedelta())
+    queries = set(world.here.catalog.queries)
+    world.run(FIRST, LAST)
+    found, cursor = compared_by_tick(None)
+    assert found == queries
+    found, cursor = compared_by_tick(cursor)
+    assert found == queries  # what changed last may not have been reported by then
+    found, cursor = compared_by_tick(cursor)
+    assert found == set()
+
+    world.run(FIRST, LAST)
+    found, cursor = compared_by_tick(cursor)
+    assert found == {"campaign"}
+    assert compared_by_tick("written by hand")[0] == queries
+    monkeypatch.setattr(domain_reconciling, "_LOOKS_AGAIN", timedelta())
+    assert compared_by_tick(cursor)[0] == queries
+
+
+def test_what_a_living_run_is_about_to_load_is_compared_until_it_has(agency: Agency) -> None:
+    world = agency.world
+    result = world.run(FIRST, LAST, assets=[RAW])
+    with join(result.run_id):
+        ticked = world.tick_from(SENSOR, None)
+        assert not ticked.run_requests
+    ticked = world.tick_from(SENSOR, ticked.cursor)
+    assert len(ticked.run_requests or ()) == 1
 
 
 def test_a_load_that_keeps_failing_is_tried_a_few_times_and_not_for_ever(agency: Agency) -> None:

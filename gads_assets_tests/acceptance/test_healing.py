@@ -1,0 +1,111 @@
+"""Dagster's daemon with nobody there: what fails at first, or is killed, is published in the end."""
+
+import os
+import re
+import shutil
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import dagster as dg
+import yaml
+from sqlalchemy import text
+
+from gads_assets.catalog.loading import PACKAGED_CATALOG
+from gads_assets.domain.keys import PartitionKey
+from gads_assets.domain.roles import Role
+from gads_assets.emulator.accounts import made_up_accounts
+from gads_assets.emulator.faults import parse_faults
+from gads_assets.emulator.server import serve_emulator
+from gads_assets.orchestration.customers import dagster_instance
+from gads_assets.orchestration.runs import BATCH
+from gads_assets.orchestration.workplace import Workplace
+from gads_assets_tests.acceptance.browser import serve_page
+from gads_assets_tests.acceptance.commands import Home
+
+QUERIES: Final = ("campaign", "ad_group")
+ACCOUNTS: Final = 12
+TROUBLES: Final = ("transient", "internal", "midstream_break")
+_PATIENCE: Final = 540.0
+
+
+def write_catalog(folder: Path) -> Path:
+    """Two of the packaged queries, with waits that a test can wait for."""
+    shutil.copytree(PACKAGED_CATALOG.parent / "schemas", folder / "schemas")
+    document = yaml.safe_load(PACKAGED_CATALOG.read_text(encoding="utf-8"))
+    document["queries"] = {name: document["queries"][name] | {"retry": {"backoff_minutes": [1]}} for name in QUERIES}
+    path = folder / "google_apis.yaml"
+    path.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+    return path
+
+
+def wait_for(what: str, condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, f"{what}: it did not come"
+        time.sleep(0.5)
+
+
+def test_what_fails_at_first_or_is_killed_heals_without_a_person(tmp_path: Path) -> None:
+    """Of every third customer the first attempt fails, and the first run is killed with -9."""
+    folder = tmp_path / "home"
+    clients = [account for account in made_up_accounts(ACCOUNTS) if not account.manager and account.status == "ENABLED"]
+    troubled = [client.customer_id for client in clients[::3]]
+    faults = "; ".join(
+        f"{TROUBLES[number % 3]}@{customer}/{query}/*:3"
+        for number, customer in enumerate(troubled)
+        for query in QUERIES
+    )
+    (tmp_path / "catalog").mkdir()
+    with serve_emulator(
+        home=folder / "emulator", accounts=made_up_accounts(ACCOUNTS), faults=parse_faults(faults)
+    ) as emulator:
+        home = Home(
+            path=folder,
+            variables={
+                "GADS_CATALOG": str(write_catalog(tmp_path / "catalog")),
+                "GADS_GOOGLE_ADS_ENDPOINT": emulator.endpoint,
+                "GADS_LEASE_SECONDS": "6",
+            },
+        )
+        synchronised = home.gads("customers", "sync")
+        assert synchronised.returncode == 0, synchronised.stderr
+        with serve_page(home.environment()), Workplace(home.settings) as here:
+            customers = here.customers_as(Role.OPERATOR).customers()
+            wanted = len(customers) * len(QUERIES)
+
+            with dagster_instance(here) as instance:
+                wait_for("a run with partitions", lambda: bool(here.leases_as(Role.OPERATOR).all_held("google_ads")))
+                [killed] = [run for run in instance.get_runs() if run.status is dg.DagsterRunStatus.STARTED]
+                os.kill(process_of(instance, killed), signal.SIGKILL)
+            wait_for("every partition", lambda: len(published(here)) == wanted)
+            wait_for("a schedule with nothing left", lambda: scheduled(here) == 0)
+            with dagster_instance(here) as instance:
+                runs = {run.run_id: run.status for run in instance.get_runs() if BATCH in run.tags}
+    assert {account.customer_id for account in customers} >= set(troubled)
+    assert len(troubled) * 3 >= len(customers)
+    ended = Counter(runs.values())
+    assert runs[killed.run_id] is dg.DagsterRunStatus.FAILURE
+    assert ended[dg.DagsterRunStatus.FAILURE] >= 2  # and that whose first attempts failed
+    assert ended[dg.DagsterRunStatus.SUCCESS] >= 1
+    assert len(runs) <= 8
+
+
+def process_of(instance: dg.DagsterInstance, run: dg.DagsterRun) -> int:
+    said = [entry.message for entry in instance.all_logs(run.run_id, dg.DagsterEventType.ENGINE_EVENT)]
+    [number] = {found[1] for line in said if (found := re.search(r"Executing steps in process \(pid: (\d+)\)", line))}
+    return int(number)
+
+
+def published(here: Workplace) -> set[PartitionKey]:
+    """Successes that readers see."""
+    return {key for query in QUERIES for key in here.loader.compare("google_ads", query).shown()}
+
+
+def scheduled(here: Workplace) -> int:
+    with here.engine_as(Role.OPERATOR).begin() as connection:
+        number: int = connection.execute(text("SELECT count(*) FROM retry_schedule")).scalar_one()
+        return number
