@@ -50,7 +50,7 @@ def list_queries(as_json: JsonOption = False) -> None:
                 "start_date": query.start_date.isoformat(),
                 "settling_delay_hours": query.settling_delay // timedelta(hours=1),
                 "restatement": asdict(query.restatement) if query.restatement else None,
-                "max_attempts": query.max_attempts,
+                "max_attempts": query.retry.max_attempts,
                 "freshness_hours": query.freshness // timedelta(hours=1),
             }
             for query in catalog.queries.values()

@@ -78,10 +78,11 @@ def _wanted_of(
         )
     chosen = [each for each in found if each.account.customer_id in wanted]
     for each in chosen:
-        if not each.is_enabled:
+        if not each.is_enabled or each.without_days:
+            why = f"has no days: {each.without_days}" if each.is_enabled else f"is {each.reason}"
+            fix = "correct" if each.is_enabled else "enable"
             raise CustomerUnavailableError(
-                f"customer {each.account.customer_id} is {each.reason}, so its days cannot be asked for; enable it "
-                "there first",
+                f"customer {each.account.customer_id} {why}, so its days cannot be asked for; {fix} it there first",
                 customer_id=each.account.customer_id,
             )
     return [each.account for each in chosen]

@@ -1,6 +1,7 @@
 """`gads`: one program, and the one place where errors become a line on standard error and an exit code."""
 
 import importlib
+import io
 import os
 import sys
 import tempfile
@@ -13,6 +14,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from gads_assets import __version__
+from gads_assets.cli.output import printable, writing
 from gads_assets.errors import GadsError, SettingsError
 from gads_assets.settings import read_settings
 
@@ -29,6 +31,8 @@ _COMMANDS = (
     ("quota", "gads_assets.cli.quota:quota", "Show how many of the day's API operations are used, and any pause."),
     ("ready", "gads_assets.cli.ready:ready", "List which customers' days are safe to read, and why not the others."),
     ("status", "gads_assets.cli.status:status_app", "Show which partitions are current, and why not the others."),
+    ("state", "gads_assets.cli.state:state_app", "Look at partitions on record, and try them again."),
+    ("backfill", "gads_assets.cli.backfill:backfill_app", "Extract history, after everything else; see how far it is."),
     ("query", "gads_assets.cli.query:query", "Run a SELECT over the published tables."),
     ("reconcile", "gads_assets.cli.reconcile:reconcile", "Make what readers see agree with the ledger again."),
     ("housekeeping", "gads_assets.cli.housekeeping:housekeeping", "Remove what no run and no reader needs any more."),
@@ -94,8 +98,11 @@ def main() -> None:
     # its own handling of forks now and then breaks the channel, and the child that was about to become PostgreSQL.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a question mark, where the terminal lacks a character
     try:
-        typer.main.get_command(app).main(prog_name="gads")
+        _run()
     except GadsError as error:
         _complain(str(error))
     except Exception as error:  # noqa: BLE001  whatever it is, people get a line and the trace goes to a file
@@ -103,8 +110,18 @@ def main() -> None:
         _complain(f"unexpected {reason}; the trace is in {_write_trace()}")
 
 
+def _run() -> None:
+    """What was printed is written before the exit code tells that all went well."""
+    try:
+        typer.main.get_command(app).main(prog_name="gads")
+    finally:
+        if sys.stdout:
+            with writing():
+                sys.stdout.flush()
+
+
 def _complain(message: str) -> None:
-    sys.stderr.write(f"gads: {' '.join(message.splitlines())}\n")
+    sys.stderr.write(f"gads: {printable(' '.join(message.splitlines()))}\n")
     sys.exit(1)
 
 

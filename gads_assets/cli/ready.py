@@ -7,9 +7,10 @@ from typing import Annotated
 import typer
 
 from gads_assets.catalog.specification import QuerySpecification
+from gads_assets.cli.choosing import CustomersOption, require_known, require_order
 from gads_assets.cli.output import JsonOption, messages, print_json, print_table
 from gads_assets.domain.accounts import last_complete_day
-from gads_assets.domain.keys import CustomerId, parse_customer_id, parse_logical_date
+from gads_assets.domain.keys import parse_customer_id, parse_logical_date
 from gads_assets.domain.readiness import Readiness
 from gads_assets.domain.roles import Role
 from gads_assets.domain.state import DayRange
@@ -23,10 +24,7 @@ _DAYS_SHOWN = 7
 
 def ready(
     query_name: Annotated[str, typer.Argument(metavar="QUERY", help="A query of the catalog, for example campaign.")],
-    customer_ids: Annotated[
-        list[str] | None,
-        typer.Option("--customer-id", help="As 123-456-7890; may be repeated. Default: every registered customer."),
-    ] = None,
+    customer_ids: CustomersOption = None,
     first: Annotated[
         str | None,
         typer.Option("--from", metavar="DAY", help="The first day, YYYY-MM-DD. Default: six days before --to."),
@@ -75,18 +73,8 @@ def _days(query: QuerySpecification, first: str | None, last: str | None, *, now
 
     end = within(parse_logical_date(last) if last else now.date() - timedelta(days=1))
     start = within(parse_logical_date(first)) if first else max(query.start_date, end - timedelta(days=_DAYS_SHOWN - 1))
-    if start > end:
-        raise PartitionKeyError(f"--from {start} is after --to {end}; give the earlier day first")
+    require_order(start, end)
     return DayRange(first=start, last=end)
-
-
-def require_known(wanted: list[CustomerId], known: list[CustomerId]) -> None:
-    if not known:
-        raise PartitionKeyError("no customer is registered; run `gads customers sync`")
-    unknown = sorted(set(wanted) - set(known))
-    if unknown:
-        those = f"customer {unknown[0]} is" if len(unknown) == 1 else f"customers {', '.join(unknown)} are"
-        raise PartitionKeyError(f"{those} not registered; run `gads customers sync`, or check the id")
 
 
 def _document(query_name: str, days: DayRange, found: Readiness, raw_uri: str) -> dict[str, object]:

@@ -1,6 +1,5 @@
 """`gads reconcile`: what the sensor does every minute, to the end; and adoption, which only people start."""
 
-import getpass
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.progress import track
 
+from gads_assets.cli.confirming import acting_user
 from gads_assets.cli.output import JsonOption, messages, print_json, print_table
 from gads_assets.cli.setup import require_spark
 from gads_assets.domain.keys import PartitionKey
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import dagster as dg
 
     from gads_assets.orchestration.reconciling import Reconciliation
-    from gads_assets.orchestration.requested_runs import Purpose
+    from gads_assets.orchestration.requested_runs import RunTask
     from gads_assets.orchestration.workplace import Workplace
 
 
@@ -39,7 +39,7 @@ def reconcile(
     """
     from gads_assets.orchestration import reconciling  # noqa: PLC0415
     from gads_assets.orchestration.customers import dagster_instance  # noqa: PLC0415
-    from gads_assets.orchestration.requested_runs import Purpose  # noqa: PLC0415
+    from gads_assets.orchestration.requested_runs import RunTask  # noqa: PLC0415
     from gads_assets.orchestration.workplace import Workplace  # noqa: PLC0415
 
     settings = read_settings(os.environ)
@@ -47,16 +47,16 @@ def reconcile(
         require_spark(settings)
     with Workplace(settings) as here, dagster_instance(here) as instance:
         if adopt and not dry_run:
-            restored = reconciling.adopt(here, actor=_user(), reason="gads reconcile --adopt")
+            restored = reconciling.adopt(here, actor=acting_user(), reason="gads reconcile --adopt")
             messages.print(f"{restored.runs} sealed runs are on record", soft_wrap=True)
             for reason in restored.broken:
                 messages.print(f"left out: {reason}", soft_wrap=True, markup=False)
         first = found = reconciling.reconcile(here, instance, dry_run=dry_run)
         failures: list[str] = []
         # Twice, since a run that is newer than the one that readers see is judged after it.
-        for purpose in () if dry_run else (Purpose.JUDGE, Purpose.JUDGE, Purpose.LOAD):
-            if marks := found.to_load if purpose is Purpose.LOAD else found.to_judge:
-                failures += _run(here, instance, purpose, marks)
+        for task in () if dry_run else (RunTask.JUDGE, RunTask.JUDGE, RunTask.LOAD):
+            if marks := found.to_load if task is RunTask.LOAD else found.to_judge:
+                failures += _run(here, instance, task, marks)
                 found = reconciling.reconcile(here, instance)
     if as_json:
         print_json({"dry_run": dry_run, "found": _counts(first), "left": _counts(found)})
@@ -71,15 +71,8 @@ def reconcile(
     messages.print(reconciling.describe(found), soft_wrap=True, markup=False)
 
 
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return f"uid {os.getuid()}"
-
-
 def _run(
-    here: "Workplace", instance: "dg.DagsterInstance", purpose: "Purpose", marks: Mapping[PartitionKey, str]
+    here: "Workplace", instance: "dg.DagsterInstance", task: "RunTask", marks: Mapping[PartitionKey, str]
 ) -> list[str]:
     """Why some runs failed."""
     from gads_assets.orchestration.code_location import code_location  # noqa: PLC0415
@@ -88,8 +81,8 @@ def _run(
     from gads_assets.orchestration.runs import step_failure  # noqa: PLC0415
 
     definitions = code_location(here.catalog, SparkResource(), status_url=here.settings.status_url)
-    requests = run_requests(here.catalog, instance, purpose, marks)
-    shown = track(requests, description=purpose.value, console=messages, disable=not messages.is_terminal)
+    requests = run_requests(here.catalog, instance, task, marks)
+    shown = track(requests, description=task.value, console=messages, disable=not messages.is_terminal)
     return [
         step_failure(event)
         for request in shown

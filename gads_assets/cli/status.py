@@ -11,13 +11,21 @@ import typer
 from rich.progress import Progress
 from rich.text import Text
 
+from gads_assets.cli.choosing import (
+    CustomersOption,
+    FirstDayOption,
+    LastDayOption,
+    QueriesOption,
+    given_options,
+    read_days,
+    require_known,
+)
 from gads_assets.cli.output import JsonOption, messages, print_json, print_table
-from gads_assets.cli.ready import require_known
 from gads_assets.cli.ui import require_free
-from gads_assets.domain.keys import parse_customer_id, parse_logical_date
+from gads_assets.domain.keys import parse_customer_id
 from gads_assets.domain.partition_status import DisplayStatus, StaleReason
 from gads_assets.domain.roles import Role
-from gads_assets.errors import CatalogError, PartitionKeyError
+from gads_assets.errors import CatalogError
 from gads_assets.settings import STATUS_PORT, read_settings
 
 if TYPE_CHECKING:
@@ -45,20 +53,14 @@ status_app = typer.Typer(
 def status(
     context: typer.Context,
     *,
-    queries: Annotated[
-        list[str] | None,
-        typer.Option("--query", help="A query of the catalog, for example campaign; may be repeated. Default: all."),
-    ] = None,
+    queries: QueriesOption = None,
     assets: Annotated[
         list[str] | None,
         typer.Option("--asset", help="An asset, for example google_ads/raw/campaign; may be repeated."),
     ] = None,
-    customer_ids: Annotated[
-        list[str] | None,
-        typer.Option("--customer-id", help="As 123-456-7890; may be repeated. Default: every registered customer."),
-    ] = None,
-    first: Annotated[str | None, typer.Option("--from", metavar="DAY", help="The first day, YYYY-MM-DD.")] = None,
-    last: Annotated[str | None, typer.Option("--to", metavar="DAY", help="The last day.")] = None,
+    customer_ids: CustomersOption = None,
+    first: FirstDayOption = None,
+    last: LastDayOption = None,
     displays: Annotated[
         list[DisplayStatus] | None,
         typer.Option(
@@ -86,7 +88,7 @@ def status(
     from gads_assets.status.telling import summaries, told  # noqa: PLC0415
 
     if context.invoked_subcommand:
-        if given := _given(context):
+        if given := given_options(context):
             raise typer.BadParameter(f"{given[0]} says what to show here; the page has filters of its own")
         return
     if (parquet or html) and (displays or listed or as_json):
@@ -132,13 +134,6 @@ def status(
         _show_partitions(found, limit)
 
 
-def _given(context: typer.Context) -> list[str]:
-    """Options before the name of a command."""
-    options = {parameter.name: parameter.opts[-1] for parameter in context.command.params}
-    sources = {name: context.get_parameter_source(str(name)) for name in options}
-    return [options[name] for name, source in sources.items() if source and source.name == "COMMANDLINE"]
-
-
 @status_app.command()
 def serve(
     port: Annotated[int, typer.Option(min=1, max=65535, help="Where the page answers.")] = STATUS_PORT,
@@ -178,9 +173,7 @@ def _selection(
 ) -> "Selection":
     from gads_assets.status.deriving import Selection  # noqa: PLC0415
 
-    days = [parse_logical_date(text) if text else None for text in (first, last)]
-    if days[0] and days[1] and days[0] > days[1]:
-        raise PartitionKeyError(f"--from {days[0]} is after --to {days[1]}; give the earlier day first")
+    start, end = read_days(first, last)
     wanted = [parse_customer_id(text) for text in customer_ids]
     if wanted:
         known = here.customers_as(Role.REPORTER).customers(with_closed=True)
@@ -188,8 +181,8 @@ def _selection(
     return Selection(
         assets=_chosen(here, desk, queries, assets),
         customer_ids=wanted or None,
-        first=days[0],
-        last=days[1],
+        first=start,
+        last=end,
     )
 
 

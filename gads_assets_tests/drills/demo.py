@@ -222,7 +222,7 @@ class DemoDrill:
         rounds = 0
         while self.kills < self._wanted:
             rounds += 1
-            home = Home(path=self._folder / f"round-{rounds}")
+            home = Home(path=self._folder / f"round-{rounds}", variables={"GADS_LEASE_SECONDS": "5"})
             try:
                 self._round(home)
             finally:
