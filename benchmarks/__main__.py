@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks import (
+    control_plane,
     demo,
     extraction,
     load_through_dagster,
@@ -23,6 +24,7 @@ from benchmarks import (
     publish_one_partition,
     reading,
     record_verdicts,
+    scattered_retries,
     status_page,
     validate_batch,
 )
@@ -51,8 +53,14 @@ WITHOUT_SPARK: Final[dict[str, Callable[[Path], list[Result]]]] = {
     "fold_events": partition_status.measure_fold,
     "status_summary": partition_status.measure_summary,
     "status_page": status_page.measure,
+    "control_tick": control_plane.measure_tick,
+    "retry_many": control_plane.measure_retry,
 }
-NAMES: Final = ("demo", *WITHOUT_SPARK, *IN_A_WARM_SESSION)
+BY_RUNS: Final[dict[str, Callable[..., list[Result]]]] = {
+    "demo": demo.measure,
+    "scattered_retries": scattered_retries.measure,
+}
+NAMES: Final = (*BY_RUNS, *WITHOUT_SPARK, *IN_A_WARM_SESSION)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -80,13 +88,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(chosen: Sequence[str], settings: Settings) -> list[Result]:
-    """The demo goes first, while no session of ours holds memory."""
+    """Those that start processes go first, while no session of ours holds memory."""
     results: list[Result] = []
     with tempfile.TemporaryDirectory(prefix="bench-") as scratch:
         folder = Path(scratch)
-        if "demo" in chosen:
-            with _progress("demo"):
-                results += demo.measure(folder / "demo", jar_folder(settings))
+        for name, measure_runs in BY_RUNS.items():
+            if name in chosen:
+                with _progress(name):
+                    results += measure_runs(folder / name, jars=jar_folder(settings))
         for name, measure in WITHOUT_SPARK.items():
             if name in chosen:
                 with _progress(name):

@@ -25,7 +25,7 @@ from gads_assets.domain.roles import Role
 from gads_assets.orchestration.code_location import code_location
 from gads_assets.orchestration.customers import dagster_instance
 from gads_assets.orchestration.partitions import CUSTOMERS
-from gads_assets.orchestration.requested_runs import Purpose, carry_out, customer_order, run_requests
+from gads_assets.orchestration.requested_runs import RunTask, carry_out, customer_order, run_requests
 from gads_assets.orchestration.workplace import Workplace
 from gads_assets.settings import read_settings
 from gads_assets.state.connection import open_engine
@@ -145,7 +145,7 @@ class _Home:
         """The milliseconds that were spent on storing events."""
         marks = dict.fromkeys(keys, number)
         with _watched(self._instance) as taken:
-            for request in run_requests(self._here.catalog, self._instance, Purpose.LOAD, marks):
+            for request in run_requests(self._here.catalog, self._instance, RunTask.LOAD, marks):
                 if carry_out(self._definitions, self._instance, request).success != is_clean:
                     raise AssertionError("a run ended otherwise than meant to, so this measured something else")
         return sum(taken)

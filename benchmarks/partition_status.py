@@ -147,8 +147,8 @@ class Desk:
     """A home whose log holds as many runs as wanted; each is written by Dagster's own storage."""
 
     def __init__(self, here: Workplace, instance: dg.DagsterInstance) -> None:
-        self._here = here
-        self._instance = instance
+        self.here = here
+        self.instance = instance
         self._desk = StatusDesk(here, instance)
         self._written = MadeLog(instance, self._desk.assets, start=_EXTRACTED)
         self.log = self._desk.log
@@ -178,7 +178,7 @@ class Desk:
     def register(self, *, customers: int, days: int) -> list[str]:
         """The partitions of so many customers and days."""
         ids = [CustomerId(f"{1_000_000_000 + number}") for number in range(customers)]
-        register_accounts(self._here, [_account(customer_id) for customer_id in ids], now=_EXTRACTED)
+        register_accounts(self.here, [_account(customer_id) for customer_id in ids], now=_EXTRACTED)
         return [f"{customer_id}|{FIRST_DAY + timedelta(days=day)}" for customer_id in ids for day in range(days)]
 
     def extract_again(self, *, customers: int, days: int) -> None:
@@ -207,7 +207,7 @@ class Desk:
     def new_folder(self) -> Folder:
         """Of a workspace that nothing was folded into yet."""
         workspace = Workspace(tenant_id="bench", workspace_id=str(ULID()))
-        return Folder(self._here.engine_as(Role.REPORTER), workspace, self._desk.assets)
+        return Folder(self.here.engine_as(Role.REPORTER), workspace, self._desk.assets)
 
     def fold(self) -> None:
         self._desk.folder.fold(self.log)
@@ -217,7 +217,7 @@ class Desk:
         return Selection(assets=[table], first=FIRST_DAY, last=FIRST_DAY + timedelta(days=days - 1))
 
     def select_all(self) -> int:
-        storage = cast("SqlEventLogStorage", self._instance.event_log_storage)
+        storage = cast("SqlEventLogStorage", self.instance.event_log_storage)
         with storage.index_connection() as connection:
             return len(connection.exec_driver_sql("SELECT * FROM event_logs").fetchall())
 
@@ -228,7 +228,7 @@ class Desk:
             cursor = 0
             while True:
                 wanted = dg.EventRecordsFilter(event_type=kind, after_cursor=cursor)
-                records = self._instance.event_log_storage.get_event_records(wanted, limit=_AT_ONCE, ascending=True)
+                records = self.instance.event_log_storage.get_event_records(wanted, limit=_AT_ONCE, ascending=True)
                 if not records:
                     break
                 found += len(records)
@@ -238,9 +238,9 @@ class Desk:
     def ask_dagster(self) -> int:
         """What its page does first for an asset that it has no cached status of."""
         key = dg.AssetKey(TABLE.split("/"))
-        partitions_def = customer_days(self._here.catalog)
-        self._instance.event_log_storage.wipe_asset_cached_status(key)
-        status = get_and_update_asset_status_cache_value(self._instance, key, partitions_def)
+        partitions_def = customer_days(self.here.catalog)
+        self.instance.event_log_storage.wipe_asset_cached_status(key)
+        status = get_and_update_asset_status_cache_value(self.instance, key, partitions_def)
         assert status is not None
         return len(status.deserialize_materialized_partition_subsets(partitions_def))
 

@@ -1,4 +1,5 @@
 import json
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -6,6 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from benchmarks import (
+    control_plane,
     load_through_dagster,
     partition_status,
     publish_batch,
@@ -14,13 +16,15 @@ from benchmarks import (
     publish_one_partition,
     reading,
     record_verdicts,
+    scattered_retries,
     status_page,
     validate_batch,
 )
 from benchmarks.__main__ import main
 from benchmarks.demo import DemoRun, Step, split_run
 from benchmarks.results import Result, document, results_of_others
-from benchmarks.workbench import Workbench
+from benchmarks.workbench import Workbench, jar_folder
+from gads_assets.settings import read_settings
 
 pytestmark = pytest.mark.filterwarnings("ignore::dagster.BetaWarning", "ignore::dagster.PreviewWarning")
 
@@ -136,6 +140,25 @@ def test_an_unknown_measurement_is_refused_with_the_names_there_are(capsys: pyte
 
     assert refused.value.code == 2
     assert "publish_one_partition" in capsys.readouterr().err
+
+
+def test_the_control_plane_is_measured_beside_what_it_is_allowed_and_runs_of_one_partition(tmp_path: Path) -> None:
+    results = [
+        *control_plane.measure_tick(tmp_path / "tick", customers=3, days=4, due=5, warm_up=0, rounds=1),
+        *control_plane.measure_retry(tmp_path / "retry", customers=3, days=4, failed=5),
+        *scattered_retries.measure(
+            tmp_path / "scattered", jars=jar_folder(read_settings(os.environ)), retries=3, singly=1, accounts=4
+        ),
+    ]
+    assert [result.name for result in results] == [
+        "control_tick",
+        "control_tick_everything",
+        "retry_many",
+        "scattered_retries",
+        "scattered_retries_runs",
+    ]
+    assert all(result.ours > 0 and result.peer_value for result in results)
+    assert results[-1].ours == 1
 
 
 def test_the_status_is_measured_beside_reading_alone_and_dagsters_own_and_on_the_screen(tmp_path: Path) -> None:
