@@ -16,34 +16,36 @@ from gads_assets.state.rows import key_from_row, key_row, rows_json
 
 # Newest days first, but for those that may be why their runs came to nothing. History comes in stretches of days, and
 # what is due again by customers: their days are one call.
-# What an operator wants tried again runs although its backfill is paused.
+# What an operator wants tried again runs although its backfill is paused. What was tried since it was decided, by a
+# person for instance, is decided anew first.
 _DUE = text(f"""
-    SELECT r.source, r.customer_id, r.query_name, r.logical_date, r.fruitless_runs
-    FROM retry_schedule AS r LEFT JOIN backfill AS b USING (backfill_id)
-        JOIN jsonb_to_recordset(CAST(:queries AS jsonb)) AS q (query_name text, start_date date)
-            ON q.query_name = r.query_name AND r.logical_date >= q.start_date
-    WHERE r.source = :source AND r.disposition = 'due' AND r.batch_id IS NULL AND r.purpose = :purpose
-        AND r.next_run_at <= :now AND r.customer_id = ANY (:customers)
-        AND (r.purpose <> 'backfill' OR b.status = 'active')
-        AND NOT EXISTS ({LIVING_LEASE.format("r")})
-    ORDER BY r.fruitless_runs > 0, CASE r.purpose WHEN 'restatement' THEN 0
-            WHEN 'backfill' THEN (b.last_day - r.logical_date) / {MOST_DAYS}
-            ELSE DATE '9999-12-31' - r.logical_date END,
-        r.customer_id, r.query_name, r.logical_date DESC
-    LIMIT :most FOR UPDATE OF r SKIP LOCKED
+    WITH due AS MATERIALIZED (
+        SELECT r.source, r.customer_id, r.query_name, r.logical_date, r.fruitless_runs, r.seen_attempts, r.seen_run_seq
+        FROM retry_schedule AS r LEFT JOIN backfill AS b USING (backfill_id)
+            JOIN jsonb_to_recordset(CAST(:queries AS jsonb)) AS q (query_name text, start_date date)
+                ON q.query_name = r.query_name AND r.logical_date >= q.start_date
+        WHERE r.source = :source AND r.disposition = 'due' AND r.batch_id IS NULL AND r.purpose = :purpose
+            AND r.next_run_at <= :now AND r.customer_id = ANY (:customers)
+            AND (r.purpose <> 'backfill' OR b.status = 'active')
+            AND NOT EXISTS ({LIVING_LEASE.format("r")})
+        ORDER BY r.fruitless_runs > 0, CASE r.purpose WHEN 'restatement' THEN 0
+                WHEN 'backfill' THEN (b.last_day - r.logical_date) / {MOST_DAYS}
+                ELSE DATE '9999-12-31' - r.logical_date END,
+            r.customer_id, r.query_name, r.logical_date DESC
+        LIMIT :most FOR UPDATE OF r SKIP LOCKED
+    )
+    SELECT due.source, due.customer_id, due.query_name, due.logical_date, due.fruitless_runs
+    FROM due LEFT JOIN partition_state AS s USING (source, customer_id, query_name, logical_date)
+        CROSS JOIN LATERAL (
+            SELECT coalesce(max(run_seq), 0) AS run_seq FROM extraction_attempt AS e
+            WHERE (e.source, e.customer_id, e.query_name, e.logical_date)
+                = (due.source, due.customer_id, due.query_name, due.logical_date)
+        ) AS e
+    WHERE (coalesce(s.attempt_count, 0), e.run_seq) = (due.seen_attempts, due.seen_run_seq)
 """)
 
 _DISPATCH = text("""
-    UPDATE retry_schedule AS r
-    SET batch_id = n.batch_id, dispatched_at = :now, dispatches = r.dispatches + 1,
-        seen_attempts = coalesce((
-            SELECT s.attempt_count FROM partition_state AS s
-            WHERE (s.source, s.customer_id, s.query_name, s.logical_date)
-                = (r.source, r.customer_id, r.query_name, r.logical_date)), 0),
-        seen_run_seq = coalesce((
-            SELECT max(e.run_seq) FROM extraction_attempt AS e
-            WHERE (e.source, e.customer_id, e.query_name, e.logical_date)
-                = (r.source, r.customer_id, r.query_name, r.logical_date)), 0)
+    UPDATE retry_schedule AS r SET batch_id = n.batch_id, dispatched_at = :now, dispatches = r.dispatches + 1
     FROM jsonb_to_recordset(CAST(:rows AS jsonb))
         AS n (source text, customer_id text, query_name text, logical_date date, batch_id text)
     WHERE (r.source, r.customer_id, r.query_name, r.logical_date)

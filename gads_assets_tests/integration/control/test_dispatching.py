@@ -93,9 +93,23 @@ def test_a_decision_that_was_overtaken_by_a_dispatch_changes_nothing(desk: Desk)
     want(desk, [KEY])
     desk.fail(KEY, "transient", now=NOON)
     [news] = desk.schedule.news(["campaign"], over=(), since=None, now=LATER, most=10)
+    settle(desk)
     [batch_id] = dispatch(desk)
     desk.schedule.decide([Decided(news=news)], now=LATER)
     assert desk.rows()[KEY]["batch_id"] == batch_id
+
+
+@pytest.mark.parametrize("accepted", [True, False])
+def test_what_was_tried_while_it_was_due_is_decided_anew_before_it_runs(desk: Desk, accepted: bool) -> None:
+    """A verdict may come between what a look decides and what it dispatches."""
+    want(desk, keys(2))
+    desk.try_once(KEY, accepted=accepted, now=NOON)
+    [batch_id] = dispatch(desk)
+    assert {key: row["batch_id"] for key, row in desk.rows().items()} == {KEY: None, keys(2)[1]: batch_id}
+
+    settle(desk)
+    assert len(dispatch(desk)) == (0 if accepted else 1)
+    assert (KEY in desk.rows()) is not accepted
 
 
 def test_two_daemons_that_decide_at_once_count_a_fruitless_run_once(desk: Desk) -> None:
