@@ -17,7 +17,7 @@ _ALONE = text("SELECT pg_advisory_xact_lock(hashtextextended('open days of ' || 
 
 # An account that is seen for the first time begins with its newest day: what came before is a backfill's. A day that
 # the API does not tell any more is left out.
-_OPENED = """
+_NEWEST = """
     WITH query AS (
         SELECT * FROM jsonb_to_recordset(CAST(:queries AS jsonb)) AS q (
             query_name text, start_date date, settling interval, ages integer[], reach_days integer)
@@ -29,7 +29,11 @@ _OPENED = """
             LEFT JOIN opened_day AS o ON (o.source, o.query_name, o.customer_id)
                 = (:source, q.query_name, c.customer_id)
         WHERE c.status = 'active'
-    ), moved AS MATERIALIZED (
+    )
+"""
+
+_OPENED = f"""
+    {_NEWEST}, moved AS MATERIALIZED (
         SELECT o.*, CAST(day AS date) AS day FROM opened AS o CROSS JOIN generate_series(
                 CASE WHEN o.newest_day IS NULL THEN o.last_open
                     ELSE greatest(o.newest_day + 1, o.last_open - :longest) END,
@@ -38,7 +42,10 @@ _OPENED = """
     )
 """
 
-_HAS_OPENED = text(f"{_OPENED} SELECT EXISTS (SELECT FROM moved)")
+_HAS_OPENED = text(f"""
+    {_NEWEST} SELECT EXISTS (
+        SELECT FROM opened WHERE last_open >= start_date AND (newest_day IS NULL OR newest_day < last_open))
+""")
 
 _SEEN = """
     coalesce(s.attempt_count, 0) AS seen_attempts,
