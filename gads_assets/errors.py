@@ -26,7 +26,8 @@
     │   └── UnreadableRunError        the storage does not answer, which says nothing about the run
     ├── StateStoreError               the database refused or lost something
     │   ├── DatabaseUnavailableError  no server answers
-    │   └── TransitionError           a change of state that the contract forbids
+    │   ├── TransitionError           a change of state that the contract forbids
+    │   └── ScopeTakenError           another process has what one alone may have
     ├── BatchError                    the partitions that a run was asked for are another's, or done
     ├── AlertError                    the webhook did not take what it was told
     ├── LineageError                  the OpenLineage backend did not take an event
@@ -195,6 +196,10 @@ class DatabaseUnavailableError(StateStoreError):
 
 
 class TransitionError(StateStoreError):
+    pass
+
+
+class ScopeTakenError(StateStoreError):
     pass
 
 

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from typing import NoReturn
 
 import dagster as dg
 from dagster._core.definitions.job_base import InMemoryJob
@@ -24,7 +25,7 @@ from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PART
 from dagster_shared.error import SerializableErrorInfo
 from sqlalchemy.exc import DBAPIError
 
-from gads_assets.errors import BatchError, GadsError
+from gads_assets.errors import BatchError, GadsError, ScopeTakenError
 from gads_assets.orchestration.dagster_internals import ListedPartitions, listing, plan_partitions
 
 _LONGEST_SLEEP = 1.0
@@ -89,12 +90,21 @@ class PatientExecutor(dg.Executor):
                 if listed is not None:
                     planned = _materialized_assets(job_context, execution_plan)
                     plan_partitions(job_context.instance, run, planned, listed)
+            except ScopeTakenError as error:
+                _leave_to_the_other(job_context.instance, run, error)
             except GadsError as error:
                 raise _error_of_one_line(error) from None
             if listed:
                 job_context._plan_data = job_context.plan_data._replace(dagster_run=_over(run, listed))
             claims = held.enter_context(PatientClaims(job_context.instance, run, is_present))
             yield from inner_plan_execution_iterator(job_context, execution_plan, claims)
+
+
+def _leave_to_the_other(instance: dg.DagsterInstance, run: dg.DagsterRun, error: ScopeTakenError) -> NoReturn:
+    """Two daemons that take a run from the queue at the same moment start it twice, and Dagster notices only if one
+    is well ahead of the other. Whatever else this process did to end would be recorded as the end of the run."""
+    instance.report_engine_event(f"Leaving the run to its other process: {error}.", run)
+    os._exit(0)
 
 
 def _materialized_assets(

@@ -35,7 +35,8 @@ def join(run_id: str, root_run_id: str | None = None) -> Iterator[IsPresent]:
     of life that outlast a restart of the database. The ledger has what a repeated run does under the id of its root,
     which is at work then, and whose process is gone.
 
-    Without that there is no block: others would take the run for killed, and its partitions from it.
+    Without that there is no block: others would take the run for killed, and its partitions from it. Raises
+    ScopeTakenError if another process has the run.
     """
     with ExitStack() as held:
         here = held.enter_context(Workplace(read_settings(os.environ), outlived_by_database=True))
@@ -56,7 +57,7 @@ def join(run_id: str, root_run_id: str | None = None) -> Iterator[IsPresent]:
 @contextmanager
 def _shown(here: Workplace, run_id: str, root_run_id: str) -> Iterator[None]:
     with (
-        here.records_as(Role.EXTRACTOR).shared([process_scope(run_id), work_scope(root_run_id)]),
+        here.records_as(Role.EXTRACTOR).shared([work_scope(root_run_id)], alone=process_scope(run_id)),
         sign_of_life(here.leases_as(Role.EXTRACTOR), run_id),
     ):
         yield

@@ -11,7 +11,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from gads_assets.domain.keys import PartitionKey, RunId
 from gads_assets.domain.state import AttemptOutcome, ExtractionOutcome, UnjudgedRun
-from gads_assets.errors import StateStoreError
+from gads_assets.errors import ScopeTakenError, StateStoreError
 from gads_assets.state.connection import session, transaction
 from gads_assets.state.rows import key_from_row, key_order, keys_json, run_of_row, select_by_keys
 from gads_assets.state.tables import KEY_COLUMNS, extraction_attempt, partition_attempt, partition_state
@@ -76,6 +76,8 @@ _LOCK = text("SELECT pg_backend_pid() FROM pg_advisory_lock(hashtextextended(:sc
 _SHARE = text("SELECT pg_advisory_lock_shared(hashtextextended(scope, 0)) FROM unnest(:scopes) AS scope").bindparams(
     bindparam("scopes", type_=ARRAY(Text))
 )
+
+_TAKE = text("SELECT pg_try_advisory_lock(hashtextextended(:scope, 0))")
 
 _PATIENCE = text("SELECT set_config('lock_timeout', :milliseconds, false)")
 
@@ -206,10 +208,13 @@ class RunRecords:
             yield require_held
 
     @contextmanager
-    def shared(self, scopes: Collection[str]) -> Iterator[None]:
-        """Holds these scopes beside whoever else shares them, for `held` to tell."""
+    def shared(self, scopes: Collection[str], *, alone: str | None = None) -> Iterator[None]:
+        """Holds these scopes beside whoever else shares them, for `held` to tell. `alone` is one that nobody else may
+        hold: raises ScopeTakenError if somebody does."""
         with session(self._engine) as connection:
             connection.execute(_ASK_IF_THERE)
+            if alone and not connection.execute(_TAKE, {"scope": alone}).scalar_one():
+                raise ScopeTakenError(f"{alone} is there already, and there is one at a time")
             connection.execute(_SHARE, {"scopes": sorted(scopes)})
             yield
 

@@ -14,6 +14,7 @@ from gads_assets.orchestration.customers import dagster_instance, register_accou
 from gads_assets.orchestration.workplace import Workplace
 from gads_assets.settings import read_settings
 from gads_assets_tests.agencies import enabled_accounts
+from gads_assets_tests.integration.orchestration.run_processes import Agency, opened_agency
 from gads_assets_tests.worlds import RAW, STATUS_URL, VERDICT, SharedSpark, World
 
 
@@ -45,3 +46,9 @@ def make_world(
     yield make
     for here in opened:
         here.__exit__()
+
+
+@pytest.fixture
+def agency(tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Agency]:
+    with opened_agency(tmp_path, database_url, monkeypatch) as made:
+        yield made
