@@ -20,7 +20,7 @@ from gads_assets.state.judging import RecordedJudgement
 from gads_assets.state.partition_states import StateStore
 
 NOW = datetime(2024, 7, 1, 12, tzinfo=UTC)
-SCHEMA_HEAD = "0008"
+SCHEMA_HEAD = "0009"
 SEAL = "5" * 64
 KEY = PartitionKey(
     source="google_ads", customer_id=CustomerId("1234567890"), query_name="campaign", logical_date=date(2024, 6, 1)

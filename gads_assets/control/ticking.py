@@ -77,8 +77,7 @@ class ControlPlane:
         settled = self.settle(runs.ended, now=now)
         self.schedule.let_go_of_others(self.policies, over=[*runs.ended, *runs.missing])
         opened = self.schedule.schedule_opened(self.rules, now=now)
-        left = [batch for batch in known if batch.batch_id not in runs.ended]
-        dispatched = self.schedule.dispatch(self.dispatcher, self._room(left), now=now)
+        dispatched = self.schedule.dispatch(self.dispatcher, self._most_open(), over=runs.ended, now=now)
         requests = [
             batch
             for batch in self.schedule.open_batches()
@@ -95,26 +94,35 @@ class ControlPlane:
         reached, swept = self.schedule.reached(_CURSOR), self.schedule.reached(_SWEPT)
         # Before the news: what is on record of a run that lives now, and is over when they are read, is news next time.
         horizon = self.schedule.horizon(now=now)
-        is_sweep = reached is None or swept is None or now - swept >= self.sweep_every
+        # One that lies well ahead was left by a clock that has been set right since; a little, by the other daemon.
+        is_ahead = any(moment and moment - _OVERLAP > now for moment in (reached, swept))
+        is_sweep = reached is None or swept is None or is_ahead or now - swept >= self.sweep_every
         since = None if is_sweep or reached is None else reached - _OVERLAP
         settled, chance = 0, self.random()
         while news := self.schedule.news(list(self.policies), over=ended, since=since, now=now, most=_MOST_NEWS):
-            decided = [step for each in news if (step := self._decided(each, ended, now=now, chance=chance))]
+            steps = (self._decided(each, ended, looked_at=reached, now=now, chance=chance) for each in news)
+            decided = [step for step in steps if step]
             self.schedule.decide(decided, now=now)
             settled += len(decided)
             if len(news) < _MOST_NEWS or not decided:
                 break
-        self.schedule.reach(_CURSOR, horizon)
+        self.schedule.reach(_CURSOR, horizon, now=now)
         if is_sweep:
-            self.schedule.reach(_SWEPT, now)
+            self.schedule.reach(_SWEPT, now, now=now)
         return settled
 
     def _decided(
-        self, news: LedgerNews, ended: Mapping[str, RunEnd], *, now: datetime, chance: float
+        self,
+        news: LedgerNews,
+        ended: Mapping[str, RunEnd],
+        *,
+        looked_at: datetime | None,
+        now: datetime,
+        chance: float,
     ) -> Decided | None:
         row = news.scheduled
         end = ended.get(row.batch_id) if row and row.batch_id else None
-        history = history_of(news, end, now=now)
+        history = history_of(news, end, looked_at=looked_at, now=now)
         step = next_step(history, self.policies[news.key.query_name], now=now, random=lambda: chance)
         match step:
             case Wait():
@@ -145,15 +153,15 @@ class ControlPlane:
             case _:
                 assert_never(step)
 
-    def _room(self, unfinished: Sequence[OpenBatch]) -> dict[Purpose, int]:
-        room = {}
+    def _most_open(self) -> dict[Purpose, int]:
+        most = {}
         for purpose in sorted(Purpose, key=lambda each: -each.priority):
             if purpose.asks_api and self.not_asked is not None:
                 continue
             if self.reserved_for_fresh and purpose in {Purpose.RESTATEMENT, Purpose.BACKFILL}:
                 continue
-            room[purpose] = purpose.open_batches - sum(batch.purpose is purpose for batch in unfinished)
-        return room
+            most[purpose] = purpose.open_batches
+        return most
 
 
 def _purpose_of_next(news: LedgerNews, history: History) -> Purpose:
@@ -161,6 +169,6 @@ def _purpose_of_next(news: LedgerNews, history: History) -> Purpose:
     row = news.scheduled
     if row and row.purpose is Purpose.BACKFILL:
         return Purpose.BACKFILL
-    if row and history.last in {Last.CAME_TO_NOTHING, Last.CANCELLED, Last.MARKED}:
+    if row and history.last in {Last.CAME_TO_NOTHING, Last.CANCELLED, Last.MARKED, Last.WANTED}:
         return row.purpose
     return Purpose.RETRY

@@ -1,4 +1,4 @@
-"""When the API's daily operations start anew.
+"""When the API's daily operations start anew, and what is not asked before.
 
 Google allows a developer token so many operations a day and does not say when that day begins. Its other advertising
 APIs document midnight Pacific time, so that is taken here. Where Google counts otherwise, its own refusal says how long
@@ -41,3 +41,23 @@ def moment_of_reset(*, now: datetime, counting_clock: datetime) -> datetime:
 def shown(moment: datetime) -> str:
     """As people are told until when the API is not asked."""
     return f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def why_not_asked(status: BudgetStatus) -> str | None:
+    """In one line, with until when; None where the API may be asked."""
+    if status.paused_until:
+        return (
+            f"the API is paused until {shown(status.paused_until)}: {status.reason}; `gads quota --resume` lifts the "
+            "pause"
+        )
+    if status.allowed is not None and status.used >= status.allowed:
+        return f"the day's {status.allowed} API operations are used up until {shown(status.resets_at)}"
+    return None
+
+
+def is_reserved_for_fresh(status: BudgetStatus, *, next_days: int) -> bool:
+    """Whether what is left may be needed by the days that open before the operations start anew; but never more than
+    half of a day's, so that everything else comes to its turn."""
+    if status.allowed is None:
+        return False
+    return status.allowed - status.used <= min(next_days, status.allowed // 2)

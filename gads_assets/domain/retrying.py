@@ -63,30 +63,35 @@ class Last(Enum):
     MARKED = "marked"
     """However it ended, somebody wants it left alone."""
 
+    WANTED = "wanted"
+    """It is good, and is to be extracted all the same; what was judged meanwhile was extracted before."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class History:
     """Of a partition since its baseline: `attempts` verdicts, `failures` runs that could not extract it since it was
     last sealed, `fruitless` runs that ended before they tried it, or judged what they had sealed. `began_at` is when
-    the control plane first saw it fail; `at` is by the clock of whoever tried."""
+    the control plane first saw it fail; `at` is when the last try was over, as far as it can be known, and `delay` what
+    its error said about when to come again."""
 
     last: Last
-    at: datetime
+    at: datetime | None = None
     attempts: int = 0
     failures: int = 0
     uncounted: int = 0
     fruitless: int = 0
     began_at: datetime | None = None
     error_class: str | None = None
+    strategy: str = ""
     reason: str | None = None
-    retry_at: datetime | None = None
+    delay: timedelta | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class RetryAt:
     at: datetime
     strategy: str
-    reason: str
+    reason: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +124,7 @@ NextStep = RetryAt | Wait | Terminal | Blocked | Nothing
 
 
 def next_step(history: History, policy: RetryPolicy, *, now: datetime, random: Callable[[], float]) -> NextStep:
-    """`random` gives numbers from 0 up to 1; it spreads tries of partitions that failed together."""
+    """`random` gives numbers from 0 up to 1; whoever draws once for all that failed together tries them together."""
     step: NextStep
     match history.last:
         case Last.NOTHING | Last.ACCEPTED:
@@ -128,6 +133,8 @@ def next_step(history: History, policy: RetryPolicy, *, now: datetime, random: C
             step = Wait()
         case Last.MARKED:
             step = Terminal(reason=history.reason or "marked by hand", strategy=MANUAL)
+        case Last.WANTED:
+            step = RetryAt(at=now, strategy=history.strategy, reason=history.reason)
         case Last.UNJUDGED:
             step = _after_seal_alone(history, policy, now=now)
         case Last.CANCELLED:
@@ -154,7 +161,7 @@ def _after_rejection(
     if history.attempts >= policy.max_attempts:
         return Terminal(reason=f"rejected {history.attempts} times, and {policy.max_attempts} are allowed: {said}")
     if _is_too_old(history, policy, now=now):
-        return Terminal(reason=f"rejected since {history.began_at:%Y-%m-%d}, and {_days(policy)}: {said}")
+        return Terminal(reason=f"failing since {history.began_at:%Y-%m-%d}, and {_days(policy)}: {said}")
     return _later(history, policy, history.attempts, now=now, random=random, reason=said)
 
 
@@ -171,7 +178,7 @@ def _after_failed_extraction(
             reason=f"not extracted {history.failures} times, and {policy.max_extraction_attempts} are allowed: {said}"
         )
     if _is_too_old(history, policy, now=now):
-        return Blocked(reason=f"not extracted since {history.began_at:%Y-%m-%d}, and {_days(policy)}: {said}")
+        return Blocked(reason=f"failing since {history.began_at:%Y-%m-%d}, and {_days(policy)}: {said}")
     return _later(history, policy, history.failures + history.uncounted, now=now, random=random, reason=said)
 
 
@@ -209,11 +216,11 @@ def _days(policy: RetryPolicy) -> str:
 def _later(
     history: History, policy: RetryPolicy, failures: int, *, now: datetime, random: Callable[[], float], reason: str
 ) -> RetryAt:
-    """Between half of the wait and the whole of it, and never before the error's own delay has passed. A clock that is
-    ahead makes nothing wait longer."""
+    """Between half of the wait and the whole of it, and never before the error's own delay has passed."""
+    failed_at = history.at or now
     longest = policy.backoff[min(max(failures, 1), len(policy.backoff)) - 1]
-    at = min(history.at, now) + longest * (0.5 + 0.5 * random())
+    wait = longest * (0.5 + 0.5 * random())
+    if history.delay is not None and history.delay > wait:
+        return RetryAt(at=failed_at + history.delay, strategy="the error's own delay", reason=reason)
     strategy = f"exponential, try {failures + 1}, within {longest / timedelta(minutes=1):g} min"
-    if history.retry_at is not None and history.retry_at > at:
-        return RetryAt(at=history.retry_at, strategy="the error's own delay", reason=reason)
-    return RetryAt(at=at, strategy=strategy, reason=reason)
+    return RetryAt(at=failed_at + wait, strategy=strategy, reason=reason)

@@ -13,7 +13,7 @@ from gads_assets.catalog.specification import Catalog
 from gads_assets.control.rules import opening_rules, retry_policies
 from gads_assets.control.ticking import ControlPlane, Runs, Tick
 from gads_assets.domain.ledger_news import RunEnd
-from gads_assets.domain.quota import BudgetStatus, shown
+from gads_assets.domain.quota import is_reserved_for_fresh, why_not_asked
 from gads_assets.domain.roles import Role
 from gads_assets.domain.scheduling import Purpose
 from gads_assets.domain.verdict import Rule
@@ -82,8 +82,8 @@ def look(here: Workplace, instance: dg.DagsterInstance) -> Tick:
             new_override_id=lambda: str(ULID()),
         ),
         runs_of=followed,
-        not_asked=_not_asked(budget),
-        reserved_for_fresh=_is_reserved(budget, next_days=len(accounts) * len(here.catalog.queries)),
+        not_asked=why_not_asked(budget),
+        reserved_for_fresh=is_reserved_for_fresh(budget, next_days=len(accounts) * len(here.catalog.queries)),
         random=random.random,
     )
     return plane.tick(now=schedule.clock())
@@ -157,21 +157,3 @@ def _last_words(instance: dg.DagsterInstance, run: dg.DagsterRun) -> str:
 
 def _events(entries: Sequence[dg.EventLogEntry]) -> list[dg.DagsterEvent]:
     return [entry.get_dagster_event() for entry in entries]
-
-
-def _not_asked(status: BudgetStatus) -> str | None:
-    if status.paused_until:
-        return (
-            f"the API is paused until {shown(status.paused_until)}: {status.reason}; `gads quota --resume` lifts the "
-            "pause"
-        )
-    if status.allowed is not None and status.used >= status.allowed:
-        return f"the day's {status.allowed} API operations are used up until {shown(status.resets_at)}"
-    return None
-
-
-def _is_reserved(status: BudgetStatus, *, next_days: int) -> bool:
-    """What is left may be needed by the days that open before the operations start anew."""
-    if status.allowed is None:
-        return False
-    return status.allowed - status.used <= min(next_days, status.allowed // 2)

@@ -56,8 +56,6 @@ def join(run_id: str, root_run_id: str | None = None) -> Iterator[IsPresent]:
 
 @contextmanager
 def _shown(here: Workplace, run_id: str, root_run_id: str) -> Iterator[None]:
-    with (
-        here.records_as(Role.EXTRACTOR).shared([work_scope(root_run_id)], alone=process_scope(run_id)),
-        sign_of_life(here.leases_as(Role.EXTRACTOR), run_id),
-    ):
+    shared = here.records_as(Role.EXTRACTOR).shared([work_scope(root_run_id)], alone=process_scope(run_id))
+    with shared as keep_present, sign_of_life(here.leases_as(Role.EXTRACTOR), run_id, keep_present):
         yield

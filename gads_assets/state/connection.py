@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 import psycopg
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
@@ -16,6 +17,9 @@ CONNECT_TIMEOUT_SECONDS = 5
 
 _FORBIDDEN_CHANGE = "GADS1"  # raised by guards.sql
 _CONNECTION_LOST = ("08", "57P")  # connection exceptions; shutting down, starting up
+
+NOW: Final = "coalesce(CAST(:clock AS timestamptz), statement_timestamp())"
+"""In a statement: the database's moment, or, where `clock` is given, that of simulated time."""
 
 
 def parse_database_url(url: str, *, variable: str = "GADS_DATABASE_URL") -> URL:

@@ -12,6 +12,7 @@ from sqlalchemy import (
     ForeignKeyConstraint,
     Index,
     Integer,
+    Interval,
     PrimaryKeyConstraint,
     Table,
     Text,
@@ -128,6 +129,7 @@ run_lease = Table(
     Column("dagster_run_id", Text, nullable=False),
     Column("lease_until", DateTime(timezone=True), nullable=False),
     Column("taken_at", DateTime(timezone=True), nullable=False),
+    Column("lasts", Interval, nullable=False, server_default="00:00:30"),
     PrimaryKeyConstraint("dagster_run_id"),
     check("dagster_run_id", "dagster_run_id <> ''"),
 )

@@ -67,16 +67,19 @@ _OF_CANCELLED_BACKFILL = """
     EXISTS (SELECT FROM backfill AS b WHERE (b.backfill_id, b.status) = (r.backfill_id, 'cancelled'))
 """
 
-# The verdict is that on the newest run: one that was sealed earlier may be judged later, and says nothing about it.
+# The verdict is that on the newest run: one that was sealed earlier may be judged later, and if it is bad, says nothing
+# about it. If it is good, and the partition a success, it ends what failed before.
 _NEWS = text(f"""
     WITH {_CANDIDATES}
-    SELECT k.*, s.status, coalesce(s.attempt_count, 0) AS attempts, coalesce(ok.number, 0) AS accepted,
+    SELECT k.*, s.status, coalesce(s.attempt_count, 0) AS attempts, coalesce(ok.attempt_number, 0) AS accepted,
+        coalesce(ok.known_run_seq, 0) AS accepted_knew,
         a.outcome AS verdict, a.run_seq AS verdict_run_seq, a.judged_at, a.error_message AS verdict_error,
         e.outcome AS extraction, e.run_seq AS extraction_run_seq, e.finished_at, e.error_class,
         e.error_message AS extraction_error, e.retry_at,
         f.failures, f.uncounted,
         r.purpose, r.disposition, r.backoff_strategy, r.reason, r.baseline_attempts, r.baseline_run_seq,
         r.seen_attempts, r.seen_run_seq, r.fruitless_runs, r.failing_since, r.batch_id,
+        greatest(r.scheduled_at, r.dispatched_at) AS decided_at, r.override_id IS NOT NULL AS overridden,
         {_OF_CANCELLED_BACKFILL} AS of_cancelled_backfill
     FROM free AS k
         LEFT JOIN retry_schedule AS r USING (source, customer_id, query_name, logical_date)
@@ -88,10 +91,11 @@ _NEWS = text(f"""
         LEFT JOIN LATERAL (
             SELECT * FROM extraction_attempt AS e WHERE {_OF_THE_KEY.format("e")} ORDER BY run_seq DESC LIMIT 1
         ) AS e ON true
-        CROSS JOIN LATERAL (
-            SELECT max(attempt_number) AS number FROM partition_attempt AS a
+        LEFT JOIN LATERAL (
+            SELECT attempt_number, known_run_seq FROM partition_attempt AS a
             WHERE {_OF_THE_KEY.format("a")} AND outcome IN ('accepted', 'superseded')
-        ) AS ok
+            ORDER BY attempt_number DESC LIMIT 1
+        ) AS ok ON true
         CROSS JOIN LATERAL (
             SELECT count(DISTINCT dagster_run_id) FILTER (WHERE error_class <> ALL (:uncounted)) AS failures,
                 count(DISTINCT dagster_run_id) FILTER (WHERE error_class = ANY (:uncounted)) AS uncounted
@@ -104,7 +108,11 @@ _NEWS = text(f"""
     WHERE r.batch_id IS NOT NULL
         OR r.source IS NOT NULL
             AND (coalesce(s.attempt_count, 0), coalesce(e.run_seq, 0)) <> (r.seen_attempts, r.seen_run_seq)
-        OR r.source IS NULL AND (a.outcome IN ('rejected', 'demoted') OR e.outcome = 'failed')
+        OR r.source IS NULL AND (
+            a.outcome IN ('rejected', 'demoted')
+                AND (s.status <> 'success' OR a.attempt_number > coalesce(ok.attempt_number, 0))
+            OR e.outcome = 'failed'
+                AND (s.status IS DISTINCT FROM 'success' OR e.run_seq > coalesce(ok.known_run_seq, 0)))
     ORDER BY k.source, k.customer_id, k.query_name, k.logical_date LIMIT :most
 """)
 
@@ -228,6 +236,7 @@ def _news(row: RowMapping) -> LedgerNews:
         status=PartitionStatus(row["status"]) if row["status"] else PartitionStatus.PENDING,
         attempts=row["attempts"],
         accepted=row["accepted"],
+        accepted_knew=row["accepted_knew"],
         verdict=Verdict(
             outcome=AttemptOutcome(row["verdict"]),
             run_seq=row["verdict_run_seq"],
@@ -264,6 +273,8 @@ def _scheduled(row: RowMapping) -> Scheduled:
         seen_run_seq=row["seen_run_seq"],
         fruitless_runs=row["fruitless_runs"],
         failing_since=row["failing_since"] and row["failing_since"].astimezone(UTC),
+        decided_at=row["decided_at"].astimezone(UTC),
+        overridden=row["overridden"],
         of_cancelled_backfill=row["of_cancelled_backfill"],
         batch_id=row["batch_id"],
     )

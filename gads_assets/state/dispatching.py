@@ -14,34 +14,33 @@ from gads_assets.state.leases import LIVING_LEASE
 from gads_assets.state.overriding import return_failed_to_pending
 from gads_assets.state.rows import key_from_row, key_row, rows_json
 
+_OF_THE_ROW = """
+    ({0}.source, {0}.customer_id, {0}.query_name, {0}.logical_date)
+        = (r.source, r.customer_id, r.query_name, r.logical_date)
+"""
+
 # Newest days first, but for those that may be why their runs came to nothing. History comes in stretches of days, and
 # what is due again by customers: their days are one call.
 # What an operator wants tried again runs although its backfill is paused. What was tried since it was decided, by a
 # person for instance, is decided anew first.
 _DUE = text(f"""
-    WITH due AS MATERIALIZED (
-        SELECT r.source, r.customer_id, r.query_name, r.logical_date, r.fruitless_runs, r.seen_attempts, r.seen_run_seq
-        FROM retry_schedule AS r LEFT JOIN backfill AS b USING (backfill_id)
-            JOIN jsonb_to_recordset(CAST(:queries AS jsonb)) AS q (query_name text, start_date date)
-                ON q.query_name = r.query_name AND r.logical_date >= q.start_date
-        WHERE r.source = :source AND r.disposition = 'due' AND r.batch_id IS NULL AND r.purpose = :purpose
-            AND r.next_run_at <= :now AND r.customer_id = ANY (:customers)
-            AND (r.purpose <> 'backfill' OR b.status = 'active')
-            AND NOT EXISTS ({LIVING_LEASE.format("r")})
-        ORDER BY r.fruitless_runs > 0, CASE r.purpose WHEN 'restatement' THEN 0
-                WHEN 'backfill' THEN (b.last_day - r.logical_date) / {MOST_DAYS}
-                ELSE DATE '9999-12-31' - r.logical_date END,
-            r.customer_id, r.query_name, r.logical_date DESC
-        LIMIT :most FOR UPDATE OF r SKIP LOCKED
-    )
-    SELECT due.source, due.customer_id, due.query_name, due.logical_date, due.fruitless_runs
-    FROM due LEFT JOIN partition_state AS s USING (source, customer_id, query_name, logical_date)
-        CROSS JOIN LATERAL (
-            SELECT coalesce(max(run_seq), 0) AS run_seq FROM extraction_attempt AS e
-            WHERE (e.source, e.customer_id, e.query_name, e.logical_date)
-                = (due.source, due.customer_id, due.query_name, due.logical_date)
-        ) AS e
-    WHERE (coalesce(s.attempt_count, 0), e.run_seq) = (due.seen_attempts, due.seen_run_seq)
+    SELECT r.source, r.customer_id, r.query_name, r.logical_date, r.fruitless_runs
+    FROM retry_schedule AS r LEFT JOIN backfill AS b USING (backfill_id)
+        JOIN jsonb_to_recordset(CAST(:queries AS jsonb)) AS q (query_name text, start_date date)
+            ON q.query_name = r.query_name AND r.logical_date >= q.start_date
+    WHERE r.source = :source AND r.disposition = 'due' AND r.batch_id IS NULL AND r.purpose = :purpose
+        AND r.next_run_at <= :now AND r.customer_id = ANY (:customers)
+        AND (r.purpose <> 'backfill' OR b.status = 'active')
+        AND NOT EXISTS ({LIVING_LEASE.format("r")})
+        AND NOT EXISTS (
+            SELECT FROM partition_state AS s WHERE {_OF_THE_ROW.format("s")} AND s.attempt_count <> r.seen_attempts)
+        AND NOT EXISTS (
+            SELECT FROM extraction_attempt AS e WHERE {_OF_THE_ROW.format("e")} AND e.run_seq > r.seen_run_seq)
+    ORDER BY r.fruitless_runs > 0, CASE r.purpose WHEN 'restatement' THEN 0
+            WHEN 'backfill' THEN (b.last_day - r.logical_date) / {MOST_DAYS}
+            ELSE DATE '9999-12-31' - r.logical_date END,
+        r.customer_id, r.query_name, r.logical_date DESC
+    LIMIT :most FOR UPDATE OF r SKIP LOCKED
 """)
 
 _DISPATCH = text("""
@@ -50,6 +49,14 @@ _DISPATCH = text("""
         AS n (source text, customer_id text, query_name text, logical_date date, batch_id text)
     WHERE (r.source, r.customer_id, r.query_name, r.logical_date)
         = (n.source, n.customer_id, n.query_name, n.logical_date)
+""")
+
+# Nobody waits for it: who has it may be a daemon whose machine is gone.
+_ALONE = text("SELECT pg_try_advisory_xact_lock(hashtextextended('dispatch of ' || :source, 0))")
+
+_OPEN = text("""
+    SELECT purpose, count(DISTINCT batch_id) AS batches FROM retry_schedule
+    WHERE source = :source AND batch_id IS NOT NULL AND batch_id <> ALL (:over) GROUP BY purpose
 """)
 
 _BATCHES = text("""
@@ -103,13 +110,21 @@ class Dispatcher:
     new_batch_id: Callable[[], str]
     new_override_id: Callable[[], str]
 
-    def dispatch(self, connection: Connection, room: Mapping[Purpose, int], *, now: datetime) -> list[str]:
-        """Takes off the schedule as many batches of each purpose as there is room for; returns their ids.
+    def dispatch(
+        self, connection: Connection, most_open: Mapping[Purpose, int], *, over: Collection[str] = (), now: datetime
+    ) -> list[str]:
+        """Takes batches off the schedule until as many of each purpose are open, but for those that are `over`, of
+        which another run may have a partition still; returns their ids. None while another daemon does so.
 
         A failure among them is pending again, which is logged, before any run can come for it.
         """
         dispatched: list[str] = []
-        for purpose, batches_at_most in room.items():
+        if not connection.execute(_ALONE, {"source": self.source}).scalar_one():
+            return dispatched
+        unfinished = connection.execute(_OPEN, {"source": self.source, "over": list(over)})
+        opened = {row.purpose: row.batches for row in unfinished}
+        for purpose, most in most_open.items():
+            batches_at_most = most - opened.get(purpose, 0)
             if batches_at_most < 1:
                 continue
             due = self._due(connection, purpose, most=batches_at_most * self.largest, now=now)

@@ -328,7 +328,12 @@ BEGIN
         PERFORM refuse(OLD.source, OLD.query_name, OLD.customer_id, OLD.logical_date, 'a lease keeps its key');
     ELSIF NEW.dagster_run_id <> OLD.dagster_run_id AND EXISTS (
             SELECT FROM run_lease AS held
-            WHERE held.dagster_run_id = OLD.dagster_run_id AND held.lease_until > statement_timestamp()) THEN
+            WHERE held.dagster_run_id = OLD.dagster_run_id AND (
+                held.lease_until > statement_timestamp()
+                OR hashtextextended('process of run ' || held.dagster_run_id, 0) IN (
+                    SELECT (classid::bigint << 32) | objid::bigint FROM pg_locks
+                    WHERE locktype = 'advisory' AND objsubid = 1 AND granted
+                        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())))) THEN
         PERFORM refuse(OLD.source, OLD.query_name, OLD.customer_id, OLD.logical_date,
             format('run %s has it, and lives', OLD.dagster_run_id));
     END IF;

@@ -12,6 +12,7 @@ from gads_assets.domain.ledger_news import Disposition
 from gads_assets.domain.retrying import UNCOUNTED
 from gads_assets.domain.scheduling import Purpose
 from gads_assets.domain.state import PartitionStatus
+from gads_assets.state.leases import LIVES
 from gads_assets.state.rows import key_from_row, key_row, keys_json
 
 _UNCOUNTED = sorted(UNCOUNTED)
@@ -85,7 +86,7 @@ _ROWS = f"""
             ) AS w ON true
             LEFT JOIN LATERAL (
                 SELECT held.dagster_run_id FROM partition_lease AS p JOIN run_lease AS held USING (dagster_run_id)
-                WHERE {_OF_THE_KEY.format("p")} AND held.lease_until > statement_timestamp()
+                WHERE {_OF_THE_KEY.format("p")} AND {LIVES}
             ) AS l ON true
     )
     SELECT * FROM told
@@ -149,6 +150,7 @@ def read_choice(connection: Connection, choice: PartitionChoice, *, source: str,
         "dispositions": None if choice.dispositions is None else list(choice.dispositions),
         "most": most,
         "uncounted": _UNCOUNTED,
+        "clock": None,
     }
     return [_desk_row(row) for row in connection.execute(_statement(choice), asked).mappings()]
 
@@ -169,6 +171,7 @@ def read_rows(connection: Connection, keys: Collection[PartitionKey]) -> list[De
         "dispositions": None,
         "most": None,
         "uncounted": _UNCOUNTED,
+        "clock": None,
     }
     return [_desk_row(row) for row in connection.execute(_KEY_ROWS, asked).mappings()]
 

@@ -68,7 +68,14 @@ _RECORDED_ATTEMPTS = select(partition_attempt).where(
 
 _INSERT_ATTEMPTS = text("""
     INSERT INTO partition_attempt
-    SELECT * FROM jsonb_populate_recordset(NULL::partition_attempt, CAST(:rows AS jsonb))
+    SELECT whole.*
+    FROM jsonb_populate_recordset(NULL::partition_attempt, CAST(:rows AS jsonb)) AS n
+        CROSS JOIN LATERAL (
+            SELECT coalesce(max(run_seq), 0) AS run_seq FROM extraction_attempt AS e
+            WHERE (e.source, e.customer_id, e.query_name, e.logical_date)
+                = (n.source, n.customer_id, n.query_name, n.logical_date)
+        ) AS e
+        CROSS JOIN LATERAL jsonb_populate_record(n, jsonb_build_object('known_run_seq', e.run_seq)) AS whole
 """)
 
 # The first rejection of a run opens its demotion; one of a later authority replaces an intent that is still open,

@@ -8,7 +8,7 @@ from sqlalchemy import Engine, text
 
 from gads_assets.domain.keys import PartitionKey
 from gads_assets.errors import StateStoreError
-from gads_assets.state.connection import transaction
+from gads_assets.state.connection import NOW, transaction
 from gads_assets.state.rows import key_from_row, keys_json
 from gads_assets.state.run_records import HELD_SCOPES
 
@@ -20,33 +20,31 @@ _TRIES: Final = 10
 PROCESS_SCOPE: Final = "process of run "
 """With its id after it: the scope that a run's process holds as long as it is there (`RunRecords.shared`)."""
 
-# One that is only stopped says nothing, and goes on with what it has when it wakes: it still holds its session.
-_SHOWS_LIFE = f"""
-    (held.lease_until > coalesce(CAST(:clock AS timestamptz), statement_timestamp())
-        OR hashtextextended('{PROCESS_SCOPE}' || held.dagster_run_id, 0) IN ({HELD_SCOPES}))
+# One that is only stopped says nothing, and goes on with what it has when it wakes: it still holds its session. While
+# the database was away nobody could say anything: all that were there before have the time of a lease from its start.
+LIVES: Final = f"""
+    (held.lease_until > {NOW}
+        OR hashtextextended('{PROCESS_SCOPE}' || held.dagster_run_id, 0) IN ({HELD_SCOPES})
+        OR held.taken_at < pg_postmaster_start_time() AND {NOW} >= pg_postmaster_start_time()
+            AND {NOW} < pg_postmaster_start_time() + held.lasts)
 """
-
-# While the database was away nobody could say anything: all that were there before have the time of a lease from its
-# start on. By its own clock only.
-_LIVES = f"""
-    ({_SHOWS_LIFE}
-        OR CAST(:clock AS timestamptz) IS NULL AND held.taken_at < pg_postmaster_start_time()
-            AND statement_timestamp() < pg_postmaster_start_time() + CAST(:lasts AS interval))
-"""
+"""Whether the run of a row of run_lease, named held, lives; `clock` is the moment, or NULL for the database's own."""
 
 LIVING_LEASE: Final = f"""
     SELECT FROM partition_lease AS l JOIN run_lease AS held USING (dagster_run_id)
     WHERE (l.source, l.customer_id, l.query_name, l.logical_date)
             = ({{0}}.source, {{0}}.customer_id, {{0}}.query_name, {{0}}.logical_date)
-        AND {_SHOWS_LIFE}
+        AND {LIVES}
 """
 """Whether a run that lives has the partition of a row of that name."""
 
-_EXTEND = text("""
-    INSERT INTO run_lease AS l (dagster_run_id, lease_until, taken_at)
-    SELECT :run_id, clock + :lasts, clock FROM coalesce(CAST(:clock AS timestamptz), statement_timestamp()) AS clock
+_EXTEND = text(f"""
+    INSERT INTO run_lease AS l (dagster_run_id, lease_until, taken_at, lasts)
+    SELECT :run_id, clock + :lasts, clock, :lasts FROM {NOW} AS clock
     ON CONFLICT (dagster_run_id) DO UPDATE SET lease_until = greatest(l.lease_until, excluded.lease_until)
 """)
+
+_COUNT = text("SELECT count(*) FROM partition_lease WHERE dagster_run_id = :run_id")
 
 _KEYS = """
     jsonb_to_recordset(CAST(:keys AS jsonb)) AS k (source text, customer_id text, query_name text, logical_date date)
@@ -57,7 +55,7 @@ _KEYS = """
 _GONE = text(f"""
     SELECT dagster_run_id FROM run_lease AS held
     WHERE dagster_run_id = :run_id
-        OR NOT {_LIVES} AND dagster_run_id IN (
+        OR NOT {LIVES} AND dagster_run_id IN (
             SELECT l.dagster_run_id
             FROM partition_lease AS l JOIN {_KEYS} USING (source, customer_id, query_name, logical_date))
     ORDER BY dagster_run_id FOR UPDATE
@@ -85,23 +83,23 @@ _HELD = text(f"""
     SELECT k.*, l.dagster_run_id FROM {_KEYS}
         JOIN partition_lease AS l USING (source, customer_id, query_name, logical_date)
         JOIN run_lease AS held USING (dagster_run_id)
-    WHERE {_LIVES}
+    WHERE {LIVES}
 """)
 
 _ALL_HELD = text(f"""
     SELECT l.* FROM partition_lease AS l JOIN run_lease AS held USING (dagster_run_id)
-    WHERE l.source = :source AND {_LIVES}
+    WHERE l.source = :source AND {LIVES}
 """)
 
 _RELEASE = text("DELETE FROM run_lease WHERE dagster_run_id = :run_id")
 
 _LIVING = text(f"""
-    SELECT dagster_run_id FROM run_lease AS held WHERE dagster_run_id = ANY (:run_ids) AND {_LIVES}
+    SELECT dagster_run_id FROM run_lease AS held WHERE dagster_run_id = ANY (:run_ids) AND {LIVES}
 """)
 
-_EXPIRED = text(f"SELECT dagster_run_id FROM run_lease AS held WHERE NOT {_LIVES} ORDER BY lease_until")
+_EXPIRED = text(f"SELECT dagster_run_id FROM run_lease AS held WHERE NOT {LIVES} ORDER BY lease_until")
 
-_REMOVE_EXPIRED = text(f"DELETE FROM run_lease AS held WHERE dagster_run_id = :run_id AND NOT {_LIVES}")
+_REMOVE_EXPIRED = text(f"DELETE FROM run_lease AS held WHERE dagster_run_id = :run_id AND NOT {LIVES}")
 
 
 class Leases:
@@ -115,10 +113,14 @@ class Leases:
         self._engine = engine
         self._clock = clock
 
-    def extend(self, run_id: str) -> None:
-        """The run lives. One that passed for gone meanwhile has nothing any more, and may take what is free."""
+    def extend(self, run_id: str) -> int:
+        """The run lives; returns how many partitions it has. One that passed for gone meanwhile has fewer than it took,
+        and may take what is free."""
+        asked = self._asked(run_id=run_id)
         with transaction(self._engine) as connection:
-            connection.execute(_EXTEND, self._asked(run_id=run_id))
+            connection.execute(_EXTEND, asked)
+            number: int = connection.execute(_COUNT, asked).scalar_one()
+            return number
 
     def take(self, run_id: str, keys: Iterable[PartitionKey]) -> dict[PartitionKey, str]:
         """Gives the run all of these that no other run has; returns the others, with the run that has them. What it

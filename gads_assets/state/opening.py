@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from typing import Final
 
 from sqlalchemy import Connection, text
 
@@ -11,9 +12,9 @@ from gads_assets.domain.scheduling import Purpose
 from gads_assets.state.customers import FIRST_DAY
 from gads_assets.state.rows import keys_json, rows_json
 
-# Whoever comes second finds the days of the first already counted as opened: without this it would schedule them again
-# as soon as the first one's had run.
-_ALONE = text("SELECT pg_advisory_xact_lock(hashtextextended('open days of ' || :source, 0))")
+# Whoever comes later finds the days of the first already counted as opened: without this it would schedule them again
+# as soon as the first one's had run. Nobody waits for it: who has it may be a daemon whose machine is gone.
+_ALONE = text("SELECT pg_try_advisory_xact_lock(hashtextextended('open days of ' || :source, 0))")
 
 # An account that is seen for the first time begins with its newest day: what came before is a backfill's. A day that
 # the API does not tell any more is left out.
@@ -47,12 +48,13 @@ _HAS_OPENED = text(f"""
         SELECT FROM opened WHERE last_open >= start_date AND (newest_day IS NULL OR newest_day < last_open))
 """)
 
-_SEEN = """
+SEEN: Final = """
     coalesce(s.attempt_count, 0) AS seen_attempts,
     coalesce((SELECT max(e.run_seq) FROM extraction_attempt AS e
         WHERE (e.source, e.customer_id, e.query_name, e.logical_date)
             = ({0}.source, {0}.customer_id, {0}.query_name, {0}.logical_date)), 0) AS seen_run_seq
 """
+"""How much of the ledger a decision about a row of that name knows; its partition_state, if it has one, is s."""
 
 # A backfill that somebody asked for before the day was scheduled must not make it wait with history, or while it is
 # paused; it goes on counting the day as its own.
@@ -63,53 +65,56 @@ _MORE_URGENT_THAN_HISTORY = """
     WHERE r.purpose = 'backfill' AND r.disposition = 'due' AND r.batch_id IS NULL
 """
 
-_FRESH = text(f"""
-    {_OPENED}
-    INSERT INTO retry_schedule AS r (source, customer_id, query_name, logical_date, purpose, disposition, next_run_at,
-        backoff_strategy, scheduled_at)
-    SELECT :source, m.customer_id, m.query_name, m.day, 'fresh', 'due', :now, 'its day has opened', :now
-    FROM moved AS m
-    WHERE (m.reach_days IS NULL OR m.reach_days > 0 AND m.today - m.day <= m.reach_days OR m.day = m.last_open)
-        AND NOT EXISTS (
-            SELECT FROM partition_state AS s
-            WHERE (s.source, s.customer_id, s.query_name, s.logical_date)
-                = (:source, m.customer_id, m.query_name, m.day))
-        AND NOT EXISTS (
-            SELECT FROM extraction_attempt AS e
-            WHERE (e.source, e.customer_id, e.query_name, e.logical_date)
-                = (:source, m.customer_id, m.query_name, m.day))
-    {_MORE_URGENT_THAN_HISTORY}
-""")
-
-# The newest open day has age 1. What failed is with the policy of retries, not due again.
-_RESTATED = text(f"""
-    {_OPENED}
-    INSERT INTO retry_schedule (source, customer_id, query_name, logical_date, purpose, disposition, next_run_at,
-        backoff_strategy, baseline_attempts, seen_attempts, seen_run_seq, scheduled_at)
-    SELECT s.source, s.customer_id, s.query_name, s.logical_date, 'restatement', 'due', :now,
-        min(age) || ' days old', s.attempt_count, {_SEEN.format("s")}, :now
-    FROM moved AS m CROSS JOIN unnest(m.ages) AS age
-        JOIN partition_state AS s ON (s.source, s.customer_id, s.query_name, s.logical_date)
-            = (:source, m.customer_id, m.query_name, m.day + 1 - age)
-    WHERE s.status = 'success' AND s.logical_date >= m.start_date
-        AND (m.reach_days IS NULL OR m.today - s.logical_date <= m.reach_days)
-    GROUP BY s.source, s.customer_id, s.query_name, s.logical_date
-    ON CONFLICT DO NOTHING
-""")
-
-_REACHED = text(f"""
-    {_OPENED}
-    INSERT INTO opened_day AS o (source, query_name, customer_id, newest_day)
-    SELECT DISTINCT :source, m.query_name, m.customer_id, m.last_open FROM moved AS m
-    ON CONFLICT (source, query_name, customer_id) DO UPDATE SET newest_day = excluded.newest_day
-    WHERE o.newest_day < excluded.newest_day
+# One statement: an account that is registered meanwhile is seen by all of it or by nothing. What failed is with the
+# policy of retries, not due again; the newest open day has age 1. OFFSET 0 makes the server look each day up: it
+# expects a thousand days to open for every one that does, and would read the whole ledger instead.
+_SCHEDULE = text(f"""
+    {_OPENED}, fresh AS (
+        INSERT INTO retry_schedule AS r (source, customer_id, query_name, logical_date, purpose, disposition,
+            next_run_at, backoff_strategy, scheduled_at)
+        SELECT :source, m.customer_id, m.query_name, m.day, 'fresh', 'due', :now, 'its day has opened', :now
+        FROM moved AS m
+        WHERE (m.reach_days IS NULL OR m.reach_days > 0 AND m.today - m.day <= m.reach_days OR m.day = m.last_open)
+            AND NOT EXISTS (
+                SELECT FROM partition_state AS s
+                WHERE (s.source, s.customer_id, s.query_name, s.logical_date)
+                    = (:source, m.customer_id, m.query_name, m.day) OFFSET 0)
+            AND NOT EXISTS (
+                SELECT FROM extraction_attempt AS e
+                WHERE (e.source, e.customer_id, e.query_name, e.logical_date)
+                    = (:source, m.customer_id, m.query_name, m.day) OFFSET 0)
+        ORDER BY m.customer_id, m.query_name, m.day
+        {_MORE_URGENT_THAN_HISTORY} RETURNING 1
+    ), restated AS (
+        INSERT INTO retry_schedule (source, customer_id, query_name, logical_date, purpose, disposition,
+            next_run_at, backoff_strategy, baseline_attempts, seen_attempts, seen_run_seq, scheduled_at)
+        SELECT s.source, s.customer_id, s.query_name, s.logical_date, 'restatement', 'due', :now,
+            min(age) || ' days old', s.attempt_count, {SEEN.format("s")}, :now
+        FROM moved AS m CROSS JOIN unnest(m.ages) AS age
+            CROSS JOIN LATERAL (
+                SELECT * FROM partition_state AS p
+                WHERE (p.source, p.customer_id, p.query_name, p.logical_date)
+                    = (:source, m.customer_id, m.query_name, m.day + 1 - age) OFFSET 0
+            ) AS s
+        WHERE s.status = 'success' AND s.logical_date >= m.start_date
+            AND (m.reach_days IS NULL OR m.today - s.logical_date <= m.reach_days)
+        GROUP BY s.source, s.customer_id, s.query_name, s.logical_date, s.attempt_count
+        ORDER BY s.customer_id, s.query_name, s.logical_date
+        ON CONFLICT DO NOTHING RETURNING 1
+    ), reached AS (
+        INSERT INTO opened_day AS o (source, query_name, customer_id, newest_day)
+        SELECT DISTINCT :source, m.query_name, m.customer_id, m.last_open FROM moved AS m
+        ON CONFLICT (source, query_name, customer_id) DO UPDATE SET newest_day = excluded.newest_day
+        WHERE o.newest_day < excluded.newest_day
+    )
+    SELECT (SELECT count(*) FROM fresh) AS fresh, (SELECT count(*) FROM restated) AS restated
 """)
 
 _WANTED = text(f"""
     INSERT INTO retry_schedule AS r (source, customer_id, query_name, logical_date, purpose, disposition, next_run_at,
         backoff_strategy, reason, seen_attempts, seen_run_seq, scheduled_at)
     SELECT k.source, k.customer_id, k.query_name, k.logical_date, :purpose, 'due', :now, :strategy, :reason,
-        {_SEEN.format("k")}, :now
+        {SEEN.format("k")}, :now
     FROM jsonb_to_recordset(CAST(:keys AS jsonb))
             AS k (source text, customer_id text, query_name text, logical_date date)
         JOIN customer AS c ON c.customer_id = k.customer_id AND c.status = 'active'
@@ -120,6 +125,7 @@ _WANTED = text(f"""
         SELECT FROM partition_lease AS l
         WHERE (l.source, l.customer_id, l.query_name, l.logical_date)
             = (k.source, k.customer_id, k.query_name, k.logical_date))
+    ORDER BY k.customer_id, k.query_name, k.logical_date
     {_MORE_URGENT_THAN_HISTORY}
 """)
 
@@ -151,14 +157,10 @@ def schedule_opened(connection: Connection, *, source: str, rules: Sequence[Open
         "now": now,
         "longest": _LONGEST_GAP,
     }
-    connection.execute(_ALONE, {"source": source})
-    if not connection.execute(_HAS_OPENED, asked).scalar_one():
+    is_alone = connection.execute(_ALONE, {"source": source}).scalar_one()
+    if not is_alone or not connection.execute(_HAS_OPENED, asked).scalar_one():
         return Opened(fresh=0, restated=0)
-    opened = Opened(
-        fresh=connection.execute(_FRESH, asked).rowcount, restated=connection.execute(_RESTATED, asked).rowcount
-    )
-    connection.execute(_REACHED, asked)
-    return opened
+    return Opened(**connection.execute(_SCHEDULE, asked).mappings().one())
 
 
 def schedule_wanted(

@@ -1,5 +1,6 @@
 """The API operations that a day allows, shared by every process that asks the API."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -7,15 +8,15 @@ from sqlalchemy import Engine, text
 
 from gads_assets.domain.quota import QUOTA_ZONE, BudgetStatus, moment_of_reset, next_reset
 from gads_assets.errors import StateStoreError
-from gads_assets.state.connection import transaction
+from gads_assets.state.connection import NOW, transaction
 
 # Whoever comes second waits for the row and then counts on from what the first has left.
-_TAKE = text("""
+_TAKE = text(f"""
     WITH asked AS (
-        SELECT statement_timestamp() AS clock, (
+        SELECT clock, (
             SELECT paused_until FROM api_pause
-            WHERE (origin, token_scope) = (:origin, :token_scope)
-                AND paused_until > statement_timestamp()) AS paused_until
+            WHERE (origin, token_scope) = (:origin, :token_scope) AND paused_until > clock) AS paused_until
+        FROM {NOW} AS clock
     ), taken AS (
         INSERT INTO api_operations AS o (origin, token_scope, day, used)
         SELECT :origin, :token_scope, CAST(clock AT TIME ZONE :zone AS date), :count
@@ -27,9 +28,9 @@ _TAKE = text("""
     SELECT clock, paused_until, EXISTS (SELECT FROM taken) AS is_taken FROM asked
 """)
 
-_PAUSE = text("""
+_PAUSE = text(f"""
     INSERT INTO api_pause AS p (origin, token_scope, paused_until, reason)
-    VALUES (:origin, :token_scope, statement_timestamp() + make_interval(secs => :seconds), :reason)
+    VALUES (:origin, :token_scope, {NOW} + make_interval(secs => :seconds), :reason)
     ON CONFLICT (origin, token_scope) DO UPDATE SET paused_until = excluded.paused_until, reason = excluded.reason
     WHERE p.paused_until < excluded.paused_until
 """)
@@ -38,9 +39,9 @@ _LIFT = text("""
     DELETE FROM api_pause WHERE (origin, token_scope, paused_until) = (:origin, :token_scope, :paused_until)
 """)
 
-_STATUS = text("""
+_STATUS = text(f"""
     SELECT clock, p.paused_until, p.reason, coalesce(o.used, 0) AS used
-    FROM statement_timestamp() AS clock
+    FROM {NOW} AS clock
     LEFT JOIN api_operations AS o ON (o.origin, o.token_scope, o.day)
         = (:origin, :token_scope, CAST(clock AT TIME ZONE :zone AS date))
     LEFT JOIN api_pause AS p ON (p.origin, p.token_scope) = (:origin, :token_scope) AND p.paused_until > clock
@@ -55,13 +56,27 @@ class OperationsBudget:
     Days and pauses are the database's: a process whose clock is wrong would otherwise find a day on which nothing was
     used, or stop everybody for as long as it is wrong.
     `origin` is the API, `google` or `emulator`; without `allowed` operations are counted and never refused.
-    `scope` tells developer tokens apart where one database serves several; it is a name, never the token.
+    `scope` tells developer tokens apart where one database serves several; it is a name, never the token. `clock` is
+    another than the database's, for simulated time.
     """
 
-    def __init__(self, engine: Engine, *, origin: str, allowed: int | None, scope: str = "default") -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        origin: str,
+        allowed: int | None,
+        scope: str = "default",
+        clock: Callable[[], datetime] | None = None,
+    ) -> None:
         self._engine = engine
         self._allowed = allowed
-        self._scope: dict[str, Any] = {"origin": origin, "token_scope": scope}
+        self._names = {"origin": origin, "token_scope": scope}
+        self._clock = clock
+
+    @property
+    def _scope(self) -> dict[str, Any]:
+        return {**self._names, "clock": self._clock and self._clock()}
 
     def take(self, count: int, *, now: datetime) -> datetime | None:
         """None when they were taken. Otherwise nothing was, and the answer is the moment, by the clock of `now`, from

@@ -57,7 +57,7 @@ GRANTS: Final[Mapping[Role, Mapping[str, Privileges]]] = {
         "customer": _READ,
         "extraction_attempt": _privileges("INSERT"),
         "run_lease": _privileges("SELECT", "INSERT", "DELETE", update=("lease_until",)),
-        "partition_lease": _privileges("SELECT", "INSERT", "DELETE", update=("dagster_run_id",)),
+        "partition_lease": _privileges("SELECT", "INSERT", update=("dagster_run_id",)),
         "retry_schedule": _privileges("SELECT", update=("dagster_run_id",)),
         "api_operations": _privileges("SELECT", "INSERT", update=("used",)),
         "api_pause": _privileges("SELECT", "INSERT", update=_PAUSE),

@@ -1,7 +1,7 @@
 """What one Dagster run did to its partitions, and the lock that keeps two of them from publishing at once."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -198,30 +198,53 @@ class RunRecords:
             holder = _locked(connection, scope, patience)
 
             def require_held() -> None:
-                with suppress(SQLAlchemyError):
-                    if connection.execute(_HOLDER).scalar_one() == holder:
-                        return
-                raise StateStoreError(
-                    f"the lock to {scope} was lost with its connection; nothing was changed, run again"
-                )
+                if not _is_held(connection, holder):
+                    raise StateStoreError(
+                        f"the lock to {scope} was lost with its connection; nothing was changed, run again"
+                    )
 
             yield require_held
 
     @contextmanager
-    def shared(self, scopes: Collection[str], *, alone: str | None = None) -> Iterator[None]:
+    def shared(self, scopes: Collection[str], *, alone: str | None = None) -> Iterator[Callable[[], None]]:
         """Holds these scopes beside whoever else shares them, for `held` to tell. `alone` is one that nobody else may
-        hold: raises ScopeTakenError if somebody does."""
+        hold: raises ScopeTakenError if somebody does.
+
+        Yields what holds them again where they were lost with the connection, as a restart of the database ends it.
+        """
+        with ExitStack() as held:
+            is_held = held.enter_context(self._sharing(scopes, alone))
+
+            def keep() -> None:
+                nonlocal is_held
+                if not is_held():
+                    held.close()
+                    is_held = held.enter_context(self._sharing(scopes, alone))
+
+            yield keep
+
+    @contextmanager
+    def _sharing(self, scopes: Collection[str], alone: str | None) -> Iterator[Callable[[], bool]]:
         with session(self._engine) as connection:
             connection.execute(_ASK_IF_THERE)
             if alone and not connection.execute(_TAKE, {"scope": alone}).scalar_one():
                 raise ScopeTakenError(f"{alone} is there already, and there is one at a time")
             connection.execute(_SHARE, {"scopes": sorted(scopes)})
-            yield
+            holder = connection.execute(_HOLDER).scalar_one()
+            yield lambda: _is_held(connection, holder)
 
     def held(self, scopes: Iterable[str]) -> set[str]:
         """Those that a living process holds at the moment, this one included."""
         with transaction(self._engine) as connection:
             return set(connection.execute(_HELD, {"scopes": list(scopes)}).scalars())
+
+
+def _is_held(connection: Connection, holder: int) -> bool:
+    """Whether it is still that session: a connection that was cut may come back as another."""
+    with suppress(SQLAlchemyError):
+        is_same: bool = connection.execute(_HOLDER).scalar_one() == holder
+        return is_same
+    return False
 
 
 def _locked(connection: Connection, scope: str, patience: timedelta | None) -> int:

@@ -11,6 +11,7 @@ from gads_assets.domain.scheduling import Purpose
 from gads_assets.state.connection import transaction
 from gads_assets.state.deciding import Decided, read_news, write_decisions
 from gads_assets.state.dispatching import Dispatcher, OpenBatch, claim_batch, let_go_of_others, read_batches
+from gads_assets.state.leases import LIVES
 from gads_assets.state.opening import Opened, OpeningRule, schedule_opened, schedule_wanted
 
 _CLOCK = text("SELECT statement_timestamp()")
@@ -18,11 +19,12 @@ _CLOCK = text("SELECT statement_timestamp()")
 _REACHED = text("SELECT reached_at FROM control_cursor WHERE (source, name) = (:source, :name)")
 
 # What a living run has recorded is left to it, however long it takes: it is looked at when the run is over.
-_HORIZON = text("SELECT least(CAST(:now AS timestamptz), min(taken_at)) FROM run_lease WHERE lease_until > :now")
+_HORIZON = text(f"SELECT least(CAST(:clock AS timestamptz), min(taken_at)) FROM run_lease AS held WHERE {LIVES}")
 
 _REACH = text("""
     INSERT INTO control_cursor AS c (source, name, reached_at) VALUES (:source, :name, :reached_at)
-    ON CONFLICT (source, name) DO UPDATE SET reached_at = excluded.reached_at WHERE c.reached_at < excluded.reached_at
+    ON CONFLICT (source, name) DO UPDATE SET reached_at = excluded.reached_at
+    WHERE c.reached_at < excluded.reached_at OR c.reached_at > :now
 """)
 
 
@@ -73,9 +75,11 @@ class Schedule:
         with transaction(self._engine) as connection:
             write_decisions(connection, decided, now=now)
 
-    def dispatch(self, dispatcher: Dispatcher, room: Mapping[Purpose, int], *, now: datetime) -> list[str]:
+    def dispatch(
+        self, dispatcher: Dispatcher, most_open: Mapping[Purpose, int], *, over: Collection[str] = (), now: datetime
+    ) -> list[str]:
         with transaction(self._engine) as connection:
-            return dispatcher.dispatch(connection, room, now=now)
+            return dispatcher.dispatch(connection, most_open, over=over, now=now)
 
     def let_go_of_others(self, queries: Collection[str], *, over: Collection[str]) -> None:
         """Partitions of other queries, which have left the catalog, are in these batches no more: no run can come for
@@ -101,10 +105,11 @@ class Schedule:
     def horizon(self, *, now: datetime) -> datetime:
         """Up to when all that is on record may be looked at: now, or when the first run that lives began."""
         with transaction(self._engine) as connection:
-            moment: datetime = connection.execute(_HORIZON, {"now": now}).scalar_one()
+            moment: datetime = connection.execute(_HORIZON, {"clock": now}).scalar_one()
             return moment.astimezone(UTC)
 
-    def reach(self, name: str, reached_at: datetime) -> None:
+    def reach(self, name: str, reached_at: datetime, *, now: datetime) -> None:
         """All up to then was looked at."""
+        asked = {"source": self._source, "name": name, "reached_at": reached_at, "now": now}
         with transaction(self._engine) as connection:
-            connection.execute(_REACH, {"source": self._source, "name": name, "reached_at": reached_at})
+            connection.execute(_REACH, asked)

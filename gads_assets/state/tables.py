@@ -93,6 +93,7 @@ partition_attempt = Table(
     Column("spend_micros", BigInteger),
     Column("comparable_spend_micros", BigInteger),
     Column("seal_sha256", Text),
+    Column("known_run_seq", BigInteger),
     PrimaryKeyConstraint("validation_id"),
     UniqueConstraint(*KEY_COLUMNS, "attempt_number", name="partition_attempt_number"),
     _belongs_to_a_state(),

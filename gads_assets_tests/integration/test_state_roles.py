@@ -100,7 +100,7 @@ def test_no_role_may_change_a_key_or_empty_a_table() -> None:
     keys = {f"UPDATE({column})" for column in KEY_COLUMNS}
     assert not {privilege for target, privilege in granted if privilege in keys}
     removable = {target for target, privilege in granted if privilege == "DELETE"}
-    assert removable == {"demotion", "retry_schedule", "api_pause", "run_lease", "partition_lease"}
+    assert removable == {"demotion", "retry_schedule", "api_pause", "run_lease"}
 
 
 def test_only_the_validator_and_the_operator_may_write_state_and_only_the_extractor_numbers_runs() -> None:

@@ -22,11 +22,13 @@ from gads_assets.domain.state import (
     PartitionStatus,
     validation_id,
 )
-from gads_assets.errors import DatabaseUnavailableError, StateStoreError, TransitionError
+from gads_assets.errors import DatabaseUnavailableError, ScopeTakenError, StateStoreError, TransitionError
 from gads_assets.state.connection import open_engine
 from gads_assets.state.judging import RecordedJudgement
 from gads_assets.state.partition_states import AcceptedContent, StateStore
 from gads_assets.state.run_records import RunRecords
+from gads_assets_tests.databases import end_sessions_with_locks
+from gads_assets_tests.integration.conftest import wait_until
 from gads_assets_tests.ledgers import SEAL
 
 NOW = datetime(2024, 7, 1, 12, tzinfo=UTC)
@@ -364,9 +366,36 @@ def test_whether_a_scope_is_held_can_be_asked_without_waiting_and_without_taking
     with records.exclusive("publish"), records.shared(["shared"]), records.shared(["shared", "another"]):
         assert records.held(asked) == set(asked)
     with records.shared(["shared"]):
-        assert records.held(asked) == {"shared"}
-    assert records.held(asked) == set()
+        wait_until(lambda: records.held(asked) == {"shared"})  # the server needs a moment to notice
+    wait_until(lambda: records.held(asked) == set())
     assert records.held([]) == set()
+
+
+def test_shared_scopes_that_were_lost_with_the_connection_are_held_again(engine: Engine, database_url: str) -> None:
+    records = RunRecords(engine)
+    with records.shared(["shared"], alone="mine") as keep:
+        for _ in range(2):
+            end_sessions_with_locks(database_url)
+            assert records.held(["shared", "mine"]) == set()
+            keep()
+            keep()
+            assert records.held(["shared", "mine"]) == {"shared", "mine"}
+    wait_until(lambda: records.held(["shared", "mine"]) == set())  # the server needs a moment to notice
+
+
+def test_a_scope_that_another_took_meanwhile_stays_theirs_and_is_tried_for_again(
+    engine: Engine, database_url: str
+) -> None:
+    records = RunRecords(engine)
+    with records.shared(["shared"], alone="mine") as keep:
+        end_sessions_with_locks(database_url)
+        with records.shared([], alone="mine"):
+            for _ in range(20):  # more than an engine has connections: none is kept
+                with pytest.raises(ScopeTakenError):
+                    keep()
+            assert records.held(["shared"]) == set()
+        keep()
+        assert records.held(["shared", "mine"]) == {"shared", "mine"}
 
 
 def test_whoever_has_no_time_to_wait_is_told_so_and_takes_nothing(engine: Engine) -> None:
@@ -382,13 +411,12 @@ def test_whoever_has_no_time_to_wait_is_told_so_and_takes_nothing(engine: Engine
         require_held()
 
 
-def test_whoever_lost_a_scope_with_the_connection_is_told_before_it_does_harm(engine: Engine) -> None:
+def test_whoever_lost_a_scope_with_the_connection_is_told_before_it_does_harm(
+    engine: Engine, database_url: str
+) -> None:
     records = RunRecords(engine)
     with records.exclusive("publish") as require_held:
-        with engine.begin() as connection:
-            connection.execute(
-                text("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted")
-            )
+        end_sessions_with_locks(database_url)
         with records.exclusive("publish"):
             for _ in range(2):
                 with pytest.raises(StateStoreError, match="the lock to publish was lost with its connection"):

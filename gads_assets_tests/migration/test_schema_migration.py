@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -226,3 +227,26 @@ def test_a_ledger_of_the_first_schema_keeps_every_row_and_goes_on_under_the_new_
             connection.execute(
                 text("UPDATE partition_state SET version = version + 1, status = 'pending' WHERE status = 'success'")
             )
+
+
+def test_runs_that_are_under_way_when_0009_comes_go_on_by_the_code_before(new_database: Callable[[], str]) -> None:
+    """It knows neither how long a lease lasts nor what a verdict knew."""
+    url = new_database()
+    upgrade_to(url, "0008")
+    lease = "INSERT INTO run_lease (dagster_run_id, lease_until, taken_at) VALUES ('{}', now() + interval '1 h', now())"
+    with opened(url) as engine:
+        with engine.begin() as connection:
+            connection.exec_driver_sql(lease.format("before"))
+        migrate(url)
+        with engine.begin() as connection:
+            connection.exec_driver_sql(lease.format("after"))
+            found = connection.execute(text("SELECT dagster_run_id, lasts FROM run_lease")).all()
+            connection.exec_driver_sql("SET LOCAL session_replication_role = replica")
+            connection.exec_driver_sql("""
+                INSERT INTO partition_attempt SELECT * FROM jsonb_populate_recordset(NULL::partition_attempt, '[{
+                    "validation_id": "v1", "source": "google_ads", "customer_id": "1234567890",
+                    "query_name": "campaign", "logical_date": "2024-06-01", "run_id": "01HZ0000000000000000000003",
+                    "run_seq": 9, "outcome": "rejected", "attempt_number": 1, "error_message": "bad", "record_count": 3,
+                    "schema_version": "1", "rule_results": [], "state_version": 1, "judged_at": "2024-07-01"}]')
+            """)
+    assert {tuple(row) for row in found} == {("before", timedelta(seconds=30)), ("after", timedelta(seconds=30))}

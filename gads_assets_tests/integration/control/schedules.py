@@ -64,7 +64,7 @@ class Desk:
         self.store.record_extractions([attempt])
         return run_id, run_seq
 
-    def fail(self, key: PartitionKey, error: str, *, now: datetime) -> None:
+    def fail(self, key: PartitionKey, error: str, *, now: datetime, retry_at: datetime | None = None) -> None:
         [run_seq] = self.store.allocate_run_seqs(1)
         attempt = replace(
             extraction(),
@@ -77,6 +77,7 @@ class Desk:
             error_class=error,
             error_message="in vain",
             dagster_run_id=str(ULID()),
+            retry_at=retry_at,
         )
         self.store.record_extractions([attempt])
 

@@ -22,6 +22,7 @@ from gads_assets.state.deciding import Decided
 from gads_assets.state.desk import OperatorDesk
 from gads_assets.state.dispatching import Dispatcher
 from gads_assets.state.leases import Leases
+from gads_assets.state.opening import schedule_opened
 from gads_assets.state.schedule import Schedule
 from gads_assets_tests.integration.control.schedules import RULE, Desk, account_in, day_of
 from gads_assets_tests.integration.control.simulated_agency import SOURCE
@@ -49,8 +50,8 @@ def want(desk: Desk, wanted: Sequence[PartitionKey], *, purpose: Purpose = Purpo
     assert scheduled == len(wanted)
 
 
-def dispatch(desk: Desk, room: int = 10, *, now: datetime = LATER) -> list[str]:
-    return desk.schedule.dispatch(desk.dispatcher([ACCOUNT.customer_id]), {Purpose.RETRY: room}, now=now)
+def dispatch(desk: Desk, most_open: int = 10, *, now: datetime = LATER) -> list[str]:
+    return desk.schedule.dispatch(desk.dispatcher([ACCOUNT.customer_id]), {Purpose.RETRY: most_open}, now=now)
 
 
 def settle(desk: Desk, ended: dict[str, RunEnd] | None = None, *, now: datetime = LATER) -> None:
@@ -74,7 +75,7 @@ def test_an_operator_who_is_faster_than_the_decision_is_obeyed(
     desk.try_once(KEY, accepted=False, now=NOON)
     plane = desk.plane([ACCOUNT])
     news = desk.schedule.news(["campaign"], over=(), since=None, now=LATER, most=10)
-    decided = [step for each in news if (step := plane._decided(each, {}, now=LATER, chance=0.5))]
+    decided = [step for each in news if (step := plane._decided(each, {}, looked_at=None, now=LATER, chance=0.5))]
     assert [each.disposition for each in decided] == ["due"]
     mark(acting(Role.OPERATOR), KEY)
     desk.schedule.decide(decided, now=LATER)
@@ -117,7 +118,7 @@ def test_two_daemons_that_decide_at_once_count_a_fruitless_run_once(desk: Desk) 
     ended = dict.fromkeys(dispatch(desk), ENDED)
     plane = desk.plane([ACCOUNT])
     news = desk.schedule.news(["campaign"], over=ended, since=LATER, now=LATER, most=10)
-    decided = [step for each in news if (step := plane._decided(each, ended, now=LATER, chance=0.5))]
+    decided = [step for each in news if (step := plane._decided(each, ended, looked_at=None, now=LATER, chance=0.5))]
     together = Barrier(2)
 
     def decide(some: Sequence[Decided]) -> None:
@@ -151,20 +152,23 @@ def test_another_try_is_another_run_key(desk: Desk) -> None:
     assert batch.run_key == f"retry {second} attempt 2"
 
 
-def test_dispatchers_at_once_take_different_partitions_and_wait_for_none(desk: Desk, database_url: str) -> None:
+def test_dispatchers_at_once_leave_no_more_batches_open_than_there_may_be(desk: Desk, database_url: str) -> None:
+    """Each of them sees room for two before the other has filled it."""
     want(desk, keys(20))
-    dispatcher = desk.dispatcher([ACCOUNT.customer_id])
-    other = open_engine(database_url, Role.OPERATOR)
-    with other.begin() as connection:
-        connection.execute(text("SET LOCAL lock_timeout = '5s'"))
-        first = dispatcher.dispatch(connection, {Purpose.RETRY: 2}, now=LATER)
-        second = dispatch(desk, 10)
-    other.dispose()
-    rows = desk.rows().values()
-    assert len(first) == 2
-    assert len(second) == 3
-    assert {row["batch_id"] for row in rows} == {*first, *second}
-    assert {row["dispatches"] for row in rows} == {1}
+    engines = [open_engine(database_url, Role.OPERATOR) for _ in range(2)]
+    together = Barrier(2)
+
+    def take(engine: Engine) -> list[str]:
+        schedule, dispatcher = Schedule(engine, source=SOURCE), desk.dispatcher([ACCOUNT.customer_id])
+        together.wait(timeout=60)
+        return schedule.dispatch(dispatcher, {Purpose.RETRY: 2}, now=LATER)
+
+    with ThreadPoolExecutor(2) as pool:
+        taken = list(pool.map(take, engines))
+    for engine in engines:
+        engine.dispose()
+    assert sorted(map(len, taken)) == [0, 2]
+    assert len(desk.schedule.open_batches()) == 2
 
 
 def test_dispatchers_in_a_row_take_everything_once(desk: Desk, database_url: str) -> None:
@@ -176,8 +180,8 @@ def test_dispatchers_in_a_row_take_everything_once(desk: Desk, database_url: str
         schedule, dispatcher = Schedule(engine, source=SOURCE), desk.dispatcher([ACCOUNT.customer_id])
         together.wait(timeout=60)
         taken: list[str] = []
-        for _ in range(10):
-            taken += schedule.dispatch(dispatcher, {Purpose.RETRY: 1}, now=LATER)
+        while len(opened := schedule.open_batches()) < 15:
+            taken += schedule.dispatch(dispatcher, {Purpose.RETRY: len(opened) + 1}, now=LATER)
         return taken
 
     with ThreadPoolExecutor(2) as pool:
@@ -187,7 +191,32 @@ def test_dispatchers_in_a_row_take_everything_once(desk: Desk, database_url: str
     rows = desk.rows().values()
     assert set(taken[0]).isdisjoint(taken[1])
     assert {row["dispatches"] for row in rows} == {1}
-    assert len({row["batch_id"] for row in rows}) == len(taken[0]) + len(taken[1])
+    assert {row["batch_id"] for row in rows} == {*taken[0], *taken[1]}
+    assert len(taken[0]) + len(taken[1]) == 15
+
+
+def test_nobody_waits_for_a_daemon_that_stopped_while_it_dispatched(desk: Desk, database_url: str) -> None:
+    want(desk, keys(8))
+    desk.register([ACCOUNT], NOON)
+    other = open_engine(database_url, Role.OPERATOR)
+    with other.connect() as stopped:
+        assert len(desk.dispatcher([ACCOUNT.customer_id]).dispatch(stopped, {Purpose.RETRY: 1}, now=LATER)) == 1
+        assert schedule_opened(stopped, source=SOURCE, rules=[RULE], now=LATER).fresh == 1
+        assert dispatch(desk, 2) == []
+        assert desk.schedule.schedule_opened([RULE], now=LATER).fresh == 0
+    other.dispose()
+    assert len(dispatch(desk, 2)) == 2
+    assert desk.schedule.schedule_opened([RULE], now=LATER).fresh == 1
+
+
+def test_what_has_to_be_decided_anew_keeps_nobody_else_from_a_run(desk: Desk) -> None:
+    """More of it than a batch holds, and ahead of all others."""
+    want(desk, keys(9))
+    [oldest, *tried] = keys(9)
+    for key in tried:
+        desk.fail(key, "transient", now=NOON)
+    [batch_id] = dispatch(desk, 1)
+    assert {key for key, row in desk.rows().items() if row["batch_id"] == batch_id} == {oldest}
 
 
 def test_a_batch_is_the_first_runs_that_comes_for_it(desk: Desk, acting: Callable[[Role], Engine]) -> None:
@@ -214,18 +243,34 @@ def test_what_a_living_run_has_is_neither_decided_nor_dispatched(desk: Desk, act
     assert desk.rows()[keys(2)[1]]["batch_id"] is None
 
 
+def test_a_batch_that_is_over_keeps_no_place_for_a_partition_that_a_person_has(
+    desk: Desk, acting: Callable[[Role], Engine]
+) -> None:
+    leases = Leases(acting(Role.EXTRACTOR), lasts=timedelta(hours=9), clock=lambda: LATER)
+    want(desk, keys(20))
+    ended = dict.fromkeys(dispatch(desk, Purpose.RETRY.open_batches), ENDED)
+    for batch_id in ended:
+        leases.take("a person's run", [desk.schedule.claim_batch(batch_id, batch_id)[0][0]])
+
+    requests = desk.plane([ACCOUNT], ended=ended).tick(now=LATER).requests
+
+    assert [batch.purpose for batch in requests].count(Purpose.RETRY) == Purpose.RETRY.open_batches
+    assert {batch.batch_id for batch in requests}.isdisjoint(ended)
+    assert {batch.batch_id for batch in desk.schedule.open_batches()} >= set(ended)
+
+
 def test_only_what_may_be_asked_for_now_is_dispatched(desk: Desk) -> None:
     want(desk, keys(2))
     nobody = desk.dispatcher([])
     too_late = desk.dispatcher([ACCOUNT.customer_id], rules=[replace(RULE, start_date=FIRST + timedelta(days=9))])
     another = desk.dispatcher([ACCOUNT.customer_id], rules=[replace(RULE, query_name="keyword")])
 
-    def dispatched(dispatcher: Dispatcher, room: int = 1, now: datetime = LATER) -> list[str]:
-        return desk.schedule.dispatch(dispatcher, {Purpose.RETRY: room}, now=now)
+    def dispatched(dispatcher: Dispatcher, most_open: int = 1, now: datetime = LATER) -> list[str]:
+        return desk.schedule.dispatch(dispatcher, {Purpose.RETRY: most_open}, now=now)
 
     assert [dispatched(each) for each in (nobody, too_late, another)] == [[], [], []]
     assert dispatched(desk.dispatcher([ACCOUNT.customer_id]), now=NOON - timedelta(seconds=1)) == []
-    assert dispatched(desk.dispatcher([ACCOUNT.customer_id]), room=0) == []
+    assert dispatched(desk.dispatcher([ACCOUNT.customer_id]), most_open=0) == []
     assert len(dispatched(desk.dispatcher([ACCOUNT.customer_id]))) == 1
 
 
@@ -249,23 +294,32 @@ def test_a_verdict_on_an_older_run_says_nothing_about_the_newer(desk: Desk) -> N
     assert desk.rows() == {}
 
 
-def test_a_newer_run_that_was_rejected_is_tried_again_though_an_older_one_was_good(desk: Desk) -> None:
+@pytest.mark.parametrize("is_looked_at_between", [True, False])
+def test_tries_end_when_an_older_run_turns_out_good_whether_or_not_a_look_came_between(
+    desk: Desk, is_looked_at_between: bool
+) -> None:
     older = desk.seal(KEY, now=NOON)
     desk.try_once(KEY, accepted=False, now=NOON)
+    if is_looked_at_between:
+        settle(desk, now=NOON)
+        assert desk.rows()[KEY]["reason"] == "two rows share a key"
     desk.judge(KEY, older, now=LATER)
     assert desk.store.states([KEY])[KEY].status is PartitionStatus.SUCCESS
     settle(desk)
-    row = desk.rows()[KEY]
-    assert (row["purpose"], row["reason"]) == ("retry", "two rows share a key")
+    assert desk.rows() == {}
 
 
-def test_a_demoted_partition_stays_scheduled_when_an_older_run_turns_out_good(desk: Desk) -> None:
+@pytest.mark.parametrize("is_looked_at_between", [True, False])
+def test_a_demoted_partition_is_tried_again_also_when_an_older_run_turns_out_good(
+    desk: Desk, is_looked_at_between: bool
+) -> None:
     older, newer = desk.seal(KEY, now=NOON), desk.seal(KEY, now=NOON)
     desk.judge(KEY, newer, now=NOON)
     desk.judge(KEY, newer, accepted=False, now=NOON)
     desk.store.finish_demotions(desk.store.open_demotions(), now=NOON)
-    settle(desk)
-    assert KEY in desk.rows()
+    if is_looked_at_between:
+        settle(desk)
+        assert KEY in desk.rows()
     desk.judge(KEY, older, now=NOON)
     assert desk.store.states([KEY])[KEY].status is PartitionStatus.FAILED
     settle(desk)
@@ -279,6 +333,14 @@ def test_news_that_came_late_is_found_by_the_sweep(desk: Desk) -> None:
     assert desk.rows() == {}
     settle(desk, now=LATER + timedelta(minutes=60))
     assert desk.rows()[KEY]["reason"] == "in vain"
+
+
+def test_a_look_by_a_clock_that_was_ahead_hides_nothing_once_it_is_set_right(desk: Desk) -> None:
+    settle(desk, now=LATER + timedelta(days=60))
+    desk.fail(KEY, "transient", now=NOON)
+    settle(desk, now=LATER)
+    assert set(desk.rows()) == {KEY}
+    assert desk.schedule.reached("news") == desk.schedule.reached("all news") == LATER
 
 
 def test_a_run_that_takes_hours_does_not_make_every_look_a_sweep(desk: Desk, acting: Callable[[Role], Engine]) -> None:

@@ -15,12 +15,15 @@ from gads_assets.domain.retrying import RetryPolicy
 from gads_assets.domain.roles import Role
 from gads_assets.domain.scheduling import Purpose
 from gads_assets.domain.state import PartitionStatus
+from gads_assets.orchestration.living import process_scope
 from gads_assets.state.alerts import Alerts
 from gads_assets.state.backfills import Backfills, BackfillStatus
 from gads_assets.state.desk import OperatorDesk
 from gads_assets.state.leases import Leases
+from gads_assets.state.run_records import RunRecords
 from gads_assets_tests.integration.control.schedules import RULE, Desk, account_in, day_of
 from gads_assets_tests.integration.control.simulated_agency import SOURCE
+from gads_assets_tests.ledgers import new_override_id
 
 NOON = datetime(2024, 7, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -59,7 +62,10 @@ def settle(desk: Desk, ended: dict[str, RunEnd] | None = None, *, now: datetime)
 
 
 def start_backfill(acting: Callable[[Role], Engine], first: date, last: date) -> tuple[Backfills, str]:
-    backfills, backfill_id = Backfills(acting(Role.OPERATOR), source=SOURCE), str(ULID())
+    backfills, backfill_id = (
+        Backfills(acting(Role.OPERATOR), source=SOURCE, new_override_id=new_override_id),
+        str(ULID()),
+    )
     wanted = backfills.wanted([RULE], [ACCOUNT.customer_id], first, last, now=NOON)
     backfills.create(backfill_id, wanted.keys, first=first, last=last, operations=1, actor="somebody", now=NOON)
     return backfills, backfill_id
@@ -158,6 +164,90 @@ def test_an_older_run_that_is_good_when_it_is_judged_again_ends_the_tries_and_al
     assert Alerts(acting(Role.OPERATOR), source=SOURCE).waiting() == []
 
 
+@pytest.mark.parametrize("purpose", [Purpose.RETRY, Purpose.RESTATEMENT])
+def test_what_is_to_be_extracted_again_still_is_when_its_last_run_is_judged_again_meanwhile(
+    desk: Desk, act: Callable[[Action, datetime], None], purpose: Purpose
+) -> None:
+    run = desk.seal(KEY, now=NOON)
+    desk.judge(KEY, run, now=NOON)
+    if purpose is Purpose.RETRY:
+        act(Action.RETRY, NOON)
+    else:
+        desk.schedule.schedule_wanted([KEY], purpose=purpose, strategy="7 days old", reason="late", now=NOON)
+    before = desk.rows()[KEY]
+    desk.judge(KEY, run, now=NOON)
+
+    settle(desk, now=NOON + HOUR)
+
+    row = desk.rows()[KEY]
+    assert (row["seen_attempts"], row["next_run_at"]) == (2, NOON + HOUR)
+    kept = ("purpose", "disposition", "backoff_strategy", "reason")
+    assert [row[name] for name in kept] == [before[name] for name in kept]
+    assert dispatch(desk, purpose, now=NOON + HOUR)
+
+
+def test_what_an_operator_retried_is_extracted_also_when_its_first_run_is_killed_and_the_old_one_judged_again(
+    desk: Desk, act: Callable[[Action, datetime], None]
+) -> None:
+    run = desk.seal(KEY, now=NOON)
+    desk.judge(KEY, run, now=NOON)
+    act(Action.RETRY, NOON)
+    settle(desk, {dispatch(desk, Purpose.RETRY, now=NOON): ENDED}, now=NOON)
+    desk.judge(KEY, run, now=NOON + HOUR)
+    settle(desk, now=NOON + HOUR)
+    assert dispatch(desk, Purpose.RETRY, now=NOON + HOUR)
+
+
+@pytest.mark.parametrize("error", ["customer", "transient"])
+def test_what_failed_before_an_older_run_was_found_good_ends_with_that_also_if_nobody_looked_between(
+    desk: Desk, error: str
+) -> None:
+    run = desk.seal(KEY, now=NOON)
+    desk.schedule.schedule_wanted([KEY], purpose=Purpose.FRESH, strategy="late", reason="late", now=NOON)
+    desk.fail(KEY, error, now=NOON)
+    desk.judge(KEY, run, now=NOON)
+    settle(desk, now=NOON)
+    assert desk.rows() == {}
+
+
+@pytest.mark.parametrize("is_swept", [True, False])
+def test_what_was_tried_in_vain_before_an_older_run_was_found_good_is_no_news_without_its_row_either(
+    desk: Desk, is_swept: bool
+) -> None:
+    """The schedule may be lost, and is decided anew from the ledger."""
+    rejected, extracted_in_vain = KEY, day_of(ACCOUNT, FIRST + timedelta(days=1))
+    for key in (rejected, extracted_in_vain):
+        run = desk.seal(key, now=NOON)
+        desk.judge(key, run, accepted=False, now=NOON)
+        if key == extracted_in_vain:
+            desk.fail(key, "customer", now=NOON)
+        desk.judge(key, run, now=NOON)
+    if not is_swept:
+        settle(desk, now=NOON)
+    settle(desk, now=NOON + timedelta(minutes=1))
+    assert desk.rows() == {}
+
+    desk.fail(extracted_in_vain, "transient", now=NOON + timedelta(minutes=2))
+    settle(desk, now=NOON + timedelta(minutes=2))
+    assert set(desk.rows()) == {extracted_in_vain}
+
+
+@pytest.mark.parametrize("wrong_by", [timedelta(days=60), timedelta(days=-60)])
+def test_the_errors_own_delay_is_waited_for_whatever_the_clock_that_noted_it(desk: Desk, wrong_by: timedelta) -> None:
+    settle(desk, now=NOON)
+    noted_at = NOON + wrong_by
+    desk.fail(KEY, "quota", now=noted_at, retry_at=noted_at + 12 * HOUR)
+    settle(desk, now=NOON + HOUR)
+    assert NOON + 12 * HOUR <= desk.rows()[KEY]["next_run_at"] <= NOON + 13 * HOUR
+
+
+def test_what_failed_while_nobody_looked_waits_from_then_on(desk: Desk) -> None:
+    settle(desk, now=NOON)
+    desk.fail(KEY, "quota", now=NOON + HOUR, retry_at=NOON + 13 * HOUR)
+    settle(desk, now=NOON + 10 * HOUR)
+    assert desk.rows()[KEY]["next_run_at"] == NOON + 13 * HOUR
+
+
 @pytest.mark.parametrize("wrong_by", [timedelta(days=60), timedelta(days=-60)])
 def test_the_clocks_of_those_who_try_neither_delay_nor_end_anything(desk: Desk, wrong_by: timedelta) -> None:
     desk.try_once(KEY, accepted=False, now=NOON + wrong_by)
@@ -189,6 +279,34 @@ def test_what_a_run_recorded_that_ends_while_somebody_looks_is_found_by_the_next
     settle(desk, now=NOON + timedelta(minutes=31))
 
     assert set(desk.rows()) == {KEY}
+
+
+def test_what_a_stopped_run_recorded_is_looked_at_when_it_is_over_however_long_that_takes(
+    desk: Desk, acting: Callable[[Role], Engine]
+) -> None:
+    leases = Leases(acting(Role.EXTRACTOR), lasts=timedelta(seconds=30), clock=lambda: NOON)
+    with RunRecords(acting(Role.EXTRACTOR)).shared([process_scope("stopped")]):
+        leases.take("stopped", [KEY])
+        desk.fail(KEY, "transient", now=NOON)
+        settle(desk, now=NOON + 3 * HOUR)
+        assert desk.schedule.reached("news") == NOON
+        leases.release("stopped")
+    settle(desk, now=NOON + 3 * HOUR + timedelta(minutes=1))
+    assert set(desk.rows()) == {KEY}
+
+
+def test_an_operator_can_mark_a_success_whose_further_tries_were_given_up(
+    desk: Desk, act: Callable[[Action, datetime], None]
+) -> None:
+    desk.try_once(KEY, now=NOON)
+    desk.fail(KEY, "customer", now=NOON)
+    settle(desk, now=NOON)
+    assert desk.rows()[KEY]["disposition"] == "blocked"
+
+    act(Action.MARK, NOON)
+
+    assert (desk.rows()[KEY]["disposition"], desk.rows()[KEY]["reason"]) == ("terminal", "a look")
+    assert desk.store.states([KEY])[KEY].status is PartitionStatus.SUCCESS
 
 
 def test_an_adopted_state_stays_due_again(desk: Desk) -> None:

@@ -2,6 +2,7 @@
 
 import signal
 import sys
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,8 +15,10 @@ from sqlalchemy import Engine
 from gads_assets import definitions
 from gads_assets.domain.roles import Role
 from gads_assets.orchestration.control import look
+from gads_assets.orchestration.living import present
 from gads_assets.orchestration.presence import join
 from gads_assets.orchestration.runs import BATCH
+from gads_assets_tests.databases import end_sessions_with_locks
 from gads_assets_tests.integration.orchestration import raw_alone
 from gads_assets_tests.integration.orchestration.run_processes import DAY, PATIENCE, Agency, eventually
 from gads_assets_tests.ledgers import let_nothing_open, let_pass
@@ -62,6 +65,43 @@ def test_a_second_process_of_a_run_that_dagster_did_not_notice_leaves_everything
         assert agency.emulator.operations == agency.sealed() == 0
         assert agency.instance.get_runs()[0].status is dg.DagsterRunStatus.STARTED
         assert len(leases.all_held("google_ads")) == 1
+
+
+def test_a_run_that_was_away_for_so_long_that_another_has_its_partitions_ends(
+    agency: Agency, database_url: str
+) -> None:
+    """Its machine sleeps, its session is cut, its lease expires, and the next run takes over; then it wakes."""
+    process = agency.start()
+    eventually(lambda: agency.sealed() >= 1, process)
+    [run] = agency.instance.get_runs()
+    process.send_signal(signal.SIGSTOP)
+    end_sessions_with_locks(database_url)
+    leases = agency.here.leases_as(Role.EXTRACTOR)
+    eventually(lambda: leases.living([run.run_id]) == set())
+    wanted = [replace(key(f"{agency.customers[-1]}|{DAY}"), query_name=query) for query in ("campaign", "ad_group")]
+    with join("another"):
+        assert leases.take("another", wanted) == {}
+        process.send_signal(signal.SIGCONT)
+        process.wait(timeout=PATIENCE)
+        assert leases.held(wanted) == dict.fromkeys(wanted, "another")
+
+    assert agency.instance.get_runs()[0].status is dg.DagsterRunStatus.FAILURE
+    assert "showed no sign of life for too long" in agency.log(0).read_text()
+    assert agency.emulator.operations < agency.calls
+    assert leases.living([run.run_id]) == set()
+
+
+def test_a_run_that_lost_its_session_is_present_again_before_its_lease_has_ended(
+    agency: Agency, database_url: str
+) -> None:
+    process = agency.start()
+    eventually(lambda: agency.sealed() >= 1, process)
+    [run] = agency.instance.get_runs()
+    records = agency.here.records_as(Role.OPERATOR)
+    end_sessions_with_locks(database_url)
+    eventually(lambda: present(records, [run.run_id]), process)
+    agency.finish(process)
+    assert agency.emulator.operations == agency.sealed() == agency.calls
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

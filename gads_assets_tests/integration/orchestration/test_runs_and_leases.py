@@ -41,11 +41,11 @@ def test_a_run_has_its_leases_also_when_the_database_was_away_as_it_began(
     tried: list[str] = []
     held: list[dict[PartitionKey, str]] = []
 
-    def be_away_twice(leases: Leases, run_id: str) -> None:
+    def be_away_twice(leases: Leases, run_id: str) -> int:
         tried.append(run_id)
         if len(tried) <= 2:
             raise DatabaseUnavailableError("the database is starting up")
-        extend(leases, run_id)
+        return extend(leases, run_id)
 
     def look_first(*arguments: Any, **named: Any) -> Extraction:
         held.append(world.here.leases_as(Role.OPERATOR).held([key(label) for label in GOOD]))

@@ -42,25 +42,25 @@ def step(history: History, *, random: float = 1.0, policy: RetryPolicy = POLICY)
 
 
 def rejected(times: int, **more: object) -> History:
-    return replace(History(last=Last.REJECTED, at=FAILED_AT, attempts=times, reason="bad rows"), **more)  # type: ignore[arg-type]
+    return replace(History(last=Last.REJECTED, attempts=times, reason="bad rows"), **more)  # type: ignore[arg-type]
 
 
 def not_extracted(times: int, error: str = "transient", **more: object) -> History:
-    known = History(last=Last.NOT_EXTRACTED, at=FAILED_AT, failures=times, error_class=error, reason="unavailable")
+    known = History(last=Last.NOT_EXTRACTED, failures=times, error_class=error, reason="unavailable")
     return replace(known, **more)  # type: ignore[arg-type]
 
 
 def fruitless(runs: int) -> History:
-    return History(last=Last.CAME_TO_NOTHING, at=FAILED_AT, fruitless=runs, reason="it was killed")
+    return History(last=Last.CAME_TO_NOTHING, fruitless=runs, reason="it was killed")
 
 
 @pytest.mark.parametrize("last", [Last.NOTHING, Last.ACCEPTED])
 def test_what_is_as_it_should_be_is_left_alone(last: Last) -> None:
-    assert step(History(last=last, at=NOW)) == Nothing()
+    assert step(History(last=last)) == Nothing()
 
 
 def test_what_a_run_has_is_waited_for() -> None:
-    assert step(History(last=Last.UNDER_WAY, at=NOW)) == Wait()
+    assert step(History(last=Last.UNDER_WAY)) == Wait()
 
 
 @pytest.mark.parametrize("make", [rejected, not_extracted, fruitless])
@@ -71,7 +71,7 @@ def test_waits_grow_to_two_hours_and_are_between_half_and_the_whole_of_it(
     soonest, latest = step(make(times), random=0.0), step(make(times), random=1.0)
     assert isinstance(soonest, RetryAt)
     assert isinstance(latest, RetryAt)
-    assert (soonest.at - FAILED_AT, latest.at - FAILED_AT) == (
+    assert (soonest.at - NOW, latest.at - NOW) == (
         timedelta(minutes=longest / 2),
         timedelta(minutes=longest),
     )
@@ -82,21 +82,20 @@ def test_waits_grow_to_two_hours_and_are_between_half_and_the_whole_of_it(
 def test_no_try_comes_before_the_errors_own_delay_nor_without_a_wait(
     failures: int, random: float, minutes: int
 ) -> None:
-    retry_at = FAILED_AT + timedelta(minutes=minutes)
-    found = step(not_extracted(failures, retry_at=retry_at), random=random)
+    delay = timedelta(minutes=minutes)
+    found = step(not_extracted(failures, delay=delay), random=random)
     assert isinstance(found, RetryAt)
-    assert found.at >= max(retry_at, FAILED_AT + timedelta(minutes=2.5))
-    assert found.at <= max(retry_at, FAILED_AT + timedelta(hours=2))
+    assert found.at >= NOW + max(delay, timedelta(minutes=2.5))
+    assert found.at <= NOW + max(delay, timedelta(hours=2))
 
 
 def test_the_errors_own_delay_is_told_when_it_decides() -> None:
-    later, sooner = FAILED_AT + timedelta(hours=12), FAILED_AT + timedelta(seconds=30)
-    assert step(not_extracted(1, retry_at=later)) == RetryAt(
-        at=later, strategy="the error's own delay", reason="unavailable"
+    assert step(not_extracted(1, delay=timedelta(hours=12))) == RetryAt(
+        at=NOW + timedelta(hours=12), strategy="the error's own delay", reason="unavailable"
     )
-    found = step(not_extracted(1, retry_at=sooner))
+    found = step(not_extracted(1, delay=timedelta(seconds=30)))
     assert isinstance(found, RetryAt)
-    assert (found.at, found.strategy) == (FAILED_AT + timedelta(minutes=5), "exponential, try 2, within 5 min")
+    assert (found.at, found.strategy) == (NOW + timedelta(minutes=5), "exponential, try 2, within 5 min")
 
 
 def test_so_many_rejections_since_the_baseline_are_terminal() -> None:
@@ -123,10 +122,10 @@ def test_what_has_failed_for_the_longest_time_is_tried_no_more() -> None:
     assert isinstance(step(rejected(1, began_at=young)), RetryAt)
     assert isinstance(step(not_extracted(1, began_at=young)), RetryAt)
     assert step(rejected(1, began_at=old)) == Terminal(
-        reason="rejected since 2024-06-17, and after 14 days nothing is tried again: bad rows"
+        reason="failing since 2024-06-17, and after 14 days nothing is tried again: bad rows"
     )
     assert step(not_extracted(1, began_at=old)) == Blocked(
-        reason="not extracted since 2024-06-17, and after 14 days nothing is tried again: unavailable"
+        reason="failing since 2024-06-17, and after 14 days nothing is tried again: unavailable"
     )
 
 
@@ -139,42 +138,36 @@ def test_what_fails_until_somebody_changes_something_is_blocked_at_once(error: s
 def test_a_quota_uses_up_no_try_and_still_makes_the_next_one_wait(error: str) -> None:
     found = step(not_extracted(POLICY.max_extraction_attempts - 1, error, uncounted=50, began_at=NOW - timedelta(60)))
     assert isinstance(found, RetryAt)
-    assert found.at == FAILED_AT + timedelta(hours=2)
+    assert found.at == NOW + timedelta(hours=2)
     mixed = step(not_extracted(1, uncounted=1))
     assert isinstance(mixed, RetryAt)
-    assert mixed.at == FAILED_AT + timedelta(minutes=30)
+    assert mixed.at == NOW + timedelta(minutes=30)
 
 
 def test_a_marked_partition_is_terminal_for_the_operators_reason() -> None:
-    assert step(History(last=Last.MARKED, at=NOW, reason="the client left")) == Terminal(
+    assert step(History(last=Last.MARKED, reason="the client left")) == Terminal(
         reason="the client left", strategy=MANUAL
     )
-    assert step(History(last=Last.MARKED, at=NOW)) == Terminal(reason="marked by hand", strategy=MANUAL)
+    assert step(History(last=Last.MARKED)) == Terminal(reason="marked by hand", strategy=MANUAL)
 
 
 @pytest.mark.parametrize(("runs", "minutes"), [(0, 30), (1, 30), (2, 120), (7, 120)])
 def test_the_reconciler_gets_the_second_wait_at_least_to_judge_what_is_sealed(runs: int, minutes: int) -> None:
-    found = step(History(last=Last.UNJUDGED, at=NOW - timedelta(days=1), fruitless=runs))
+    found = step(History(last=Last.UNJUDGED, fruitless=runs))
     assert isinstance(found, RetryAt)
     assert (found.at, found.strategy) == (NOW + timedelta(minutes=minutes), "verdict")
 
 
 def test_so_many_runs_that_sealed_and_never_judged_are_blocked() -> None:
-    assert step(History(last=Last.UNJUDGED, at=NOW, fruitless=POLICY.max_extraction_attempts)) == Blocked(
+    assert step(History(last=Last.UNJUDGED, fruitless=POLICY.max_extraction_attempts)) == Blocked(
         reason="8 runs sealed it and ended before they judged it"
     )
-
-
-def test_a_clock_that_is_ahead_makes_nothing_wait_longer() -> None:
-    found = step(rejected(1, at=NOW + timedelta(days=60)))
-    assert isinstance(found, RetryAt)
-    assert found.at == NOW + timedelta(minutes=5)
 
 
 @pytest.mark.parametrize(("waits", "expected"), [((5, 30, 120), 30), ((7,), 7)])
 def test_what_somebody_cancelled_rests_for_the_second_wait(waits: tuple[int, ...], expected: int) -> None:
     policy = RetryPolicy(backoff=tuple(timedelta(minutes=minutes) for minutes in waits))
-    found = step(History(last=Last.CANCELLED, at=NOW, fruitless=99), policy=policy)
+    found = step(History(last=Last.CANCELLED, fruitless=99), policy=policy)
     assert isinstance(found, RetryAt)
     assert (found.at, found.strategy) == (NOW + timedelta(minutes=expected), "cancelled")
 
@@ -193,6 +186,8 @@ ROW = Scheduled(
     seen_run_seq=0,
     fruitless_runs=0,
     failing_since=None,
+    decided_at=FAILED_AT - timedelta(days=90),
+    overridden=False,
     of_cancelled_backfill=False,
     batch_id=BATCH,
 )
@@ -201,6 +196,7 @@ UNTRIED = LedgerNews(
     status=PartitionStatus.PENDING,
     attempts=0,
     accepted=0,
+    accepted_knew=0,
     verdict=None,
     extraction=None,
     failures=0,
@@ -228,7 +224,7 @@ def extraction(outcome: ExtractionOutcome, run_seq: int = 7) -> Extraction:
 
 
 def told(news: LedgerNews, end: RunEnd | None = ENDED) -> History:
-    return history_of(news, end, now=NOW)
+    return history_of(news, end, looked_at=None, now=NOW)
 
 
 def test_a_partition_of_which_nothing_is_known_needs_nothing() -> None:
@@ -256,7 +252,7 @@ def test_the_verdict_on_the_newest_extraction_counts(
         scheduled=scheduled,
     )
     history = told(news, KILLED)
-    assert (history.last, history.at) == (last, FAILED_AT)
+    assert history.last is last
     assert history.reason == ("bad rows" if last is Last.REJECTED else None)
 
 
@@ -279,9 +275,38 @@ def test_what_was_extracted_after_the_last_verdict_is_newer() -> None:
         uncounted=3,
         began_at=FAILED_AT,
         error_class="quota",
-        retry_at=NOW,
+        delay=NOW - FAILED_AT,
         reason="too fast",
     )
+
+
+@pytest.mark.parametrize(
+    ("wrong_by", "looked_at", "believed"),
+    [
+        (timedelta(), None, FAILED_AT),
+        (timedelta(days=60), None, NOW),
+        (timedelta(days=-60), None, FAILED_AT - timedelta(days=60)),
+        (timedelta(), FAILED_AT - timedelta(hours=1), FAILED_AT),
+        (timedelta(days=-60), FAILED_AT - timedelta(hours=1), FAILED_AT - timedelta(hours=1)),
+        (timedelta(days=60), FAILED_AT - timedelta(hours=1), NOW),
+        (timedelta(), NOW + timedelta(days=60), NOW),
+    ],
+)
+def test_a_clock_of_those_who_try_is_believed_only_for_the_time_in_which_nobody_looked(
+    wrong_by: timedelta, looked_at: datetime | None, believed: datetime
+) -> None:
+    noted = replace(extraction(ExtractionOutcome.FAILED), at=FAILED_AT + wrong_by)
+    history = history_of(replace(UNTRIED, extraction=noted), ENDED, looked_at=looked_at, now=NOW)
+    assert history.at == believed
+    later = step(replace(history, delay=timedelta(hours=9)))
+    assert later == RetryAt(at=believed + timedelta(hours=9), strategy="the error's own delay", reason="too fast")
+
+
+def test_a_try_was_certainly_after_its_partition_was_dispatched() -> None:
+    dispatched_at = FAILED_AT - timedelta(minutes=3)
+    behind = replace(extraction(ExtractionOutcome.FAILED), at=FAILED_AT - timedelta(days=60))
+    news = replace(UNTRIED, extraction=behind, scheduled=replace(ROW, decided_at=dispatched_at))
+    assert history_of(news, ENDED, looked_at=FAILED_AT - timedelta(hours=6), now=NOW).at == dispatched_at
 
 
 def test_a_verdict_after_the_last_failed_extraction_is_newer() -> None:
@@ -292,7 +317,7 @@ def test_a_verdict_after_the_last_failed_extraction_is_newer() -> None:
         extraction=extraction(ExtractionOutcome.FAILED),
     )
     history = told(news)
-    assert (history.last, history.error_class, history.retry_at) == (Last.REJECTED, None, None)
+    assert (history.last, history.error_class, history.delay) == (Last.REJECTED, None, None)
 
 
 @pytest.mark.parametrize(("accepted", "baseline", "left"), [(0, 0, 9), (6, 2, 3), (2, 6, 3)])
@@ -316,9 +341,15 @@ def test_a_run_that_ended_and_left_no_trace_came_to_nothing() -> None:
         extraction=extraction(ExtractionOutcome.SEALED),
         scheduled=replace(ROW, seen_attempts=3, seen_run_seq=7, fruitless_runs=2),
     )
-    assert told(known, KILLED) == History(
-        last=Last.CAME_TO_NOTHING, at=NOW, attempts=2, fruitless=3, began_at=NOW, reason="it was killed"
+    assert told(known, KILLED) == History(last=Last.CAME_TO_NOTHING, attempts=2, fruitless=3, reason="it was killed")
+    waited = history_of(known, KILLED, looked_at=None, now=NOW - timedelta(days=60))
+    rejected_first_today = replace(
+        known,
+        attempts=4,
+        verdict=verdict(AttemptOutcome.REJECTED),
+        scheduled=replace(known.scheduled or ROW, failing_since=waited.began_at),
     )
+    assert isinstance(step(told(rejected_first_today)), RetryAt)
     cancelled = told(known, CANCELLED)
     assert (cancelled.last, cancelled.fruitless) == (Last.CANCELLED, 2)
 
@@ -333,6 +364,7 @@ def test_a_run_that_left_a_trace_is_told_by_that_however_it_ended() -> None:
 def test_a_run_that_sealed_and_was_killed_before_the_verdict_counts_as_one_that_came_to_nothing() -> None:
     sealed = replace(UNTRIED, extraction=extraction(ExtractionOutcome.SEALED), scheduled=replace(ROW, fruitless_runs=3))
     assert told(sealed, KILLED).fruitless == 4
+    assert told(sealed, CANCELLED).fruitless == 3
     by_hand = replace(sealed, scheduled=replace(ROW, batch_id=None))
     assert told(by_hand, None).fruitless == 0
 
@@ -366,8 +398,52 @@ def test_an_older_run_that_is_judged_again_and_good_ends_all_tries() -> None:
     assert told(accepted).last is Last.ACCEPTED
     failed_since = replace(accepted, extraction=extraction(ExtractionOutcome.FAILED, 10))
     assert told(failed_since).last is Last.NOT_EXTRACTED
+    failed_before_the_verdict = replace(failed_since, accepted_knew=10)
+    assert told(failed_before_the_verdict).last is Last.ACCEPTED
     rejected_again = replace(accepted, accepted=0, verdict=verdict(AttemptOutcome.REJECTED))
     assert told(rejected_again).last is Last.NOT_EXTRACTED
+
+
+@pytest.mark.parametrize(
+    ("purpose", "asked_for_after", "strategy", "last"),
+    [
+        (Purpose.RETRY, 7, MANUAL, Last.WANTED),
+        (Purpose.RETRY, 7, "cancelled", Last.WANTED),
+        (Purpose.RESTATEMENT, None, "7 days old", Last.WANTED),
+        (Purpose.RETRY, None, "exponential", Last.ACCEPTED),
+        (Purpose.RETRY, 6, "exponential", Last.ACCEPTED),  # extracted since, in vain
+        (Purpose.REVALIDATE, 7, MANUAL, Last.ACCEPTED),
+    ],
+)
+def test_what_is_to_be_extracted_stays_so_when_an_older_run_is_judged_again(
+    purpose: Purpose, asked_for_after: int | None, strategy: str, last: Last
+) -> None:
+    row = replace(
+        ROW,
+        batch_id=None,
+        purpose=purpose,
+        overridden=asked_for_after is not None,
+        baseline_run_seq=asked_for_after or 0,
+        backoff_strategy=strategy,
+        seen_attempts=1,
+        seen_run_seq=7,
+    )
+    news = replace(
+        UNTRIED,
+        status=PartitionStatus.SUCCESS,
+        attempts=2,
+        accepted=2,
+        verdict=verdict(AttemptOutcome.ACCEPTED),
+        extraction=extraction(ExtractionOutcome.SEALED),
+        scheduled=row,
+    )
+    history = told(news, None)
+    assert history.last is last
+    if last is Last.WANTED:
+        assert step(history) == RetryAt(at=NOW, strategy=strategy, reason=row.reason)
+        in_a_batch = replace(news, scheduled=replace(row, batch_id=BATCH, fruitless_runs=2))
+        assert (told(in_a_batch, KILLED).last, told(in_a_batch, KILLED).fruitless) == (Last.CAME_TO_NOTHING, 3)
+        assert told(in_a_batch, CANCELLED).last is Last.CANCELLED
 
 
 def test_what_a_cancelled_backfill_left_is_tried_no_more() -> None:
@@ -375,7 +451,7 @@ def test_what_a_cancelled_backfill_left_is_tried_no_more() -> None:
     untouched = replace(UNTRIED, scheduled=row)
     assert told(untouched, CANCELLED).last is Last.NOTHING
     failed = replace(untouched, attempts=1, verdict=verdict(AttemptOutcome.REJECTED))
-    assert told(failed) == History(last=Last.MARKED, at=NOW, reason="its backfill was cancelled")
+    assert told(failed) == History(last=Last.MARKED, reason="its backfill was cancelled")
     good = replace(failed, verdict=verdict(AttemptOutcome.ACCEPTED))
     assert told(good).last is Last.ACCEPTED
     asked_for_by_hand = replace(failed, scheduled=replace(row, purpose=Purpose.RETRY))
@@ -387,7 +463,7 @@ def test_what_an_operator_marked_stays_so_until_a_run_is_good() -> None:
         ROW, batch_id=None, disposition=Disposition.TERMINAL, backoff_strategy=MANUAL, reason="the client left"
     )
     bad = replace(UNTRIED, attempts=1, verdict=verdict(AttemptOutcome.REJECTED), scheduled=marked)
-    assert told(bad) == History(last=Last.MARKED, at=NOW, reason="the client left")
+    assert told(bad) == History(last=Last.MARKED, reason="the client left")
     good = replace(bad, verdict=verdict(AttemptOutcome.ACCEPTED))
     assert told(good).last is Last.ACCEPTED
     terminal_by_count = replace(bad, scheduled=replace(marked, backoff_strategy="terminal"))
