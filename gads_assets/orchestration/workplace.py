@@ -130,7 +130,7 @@ class Workplace:
 
     @cached_property
     def backfills(self) -> Backfills:
-        return Backfills(self.engine_as(Role.OPERATOR), source=self.catalog.source)
+        return Backfills(self.engine_as(Role.OPERATOR), source=self.catalog.source, new_override_id=lambda: str(ULID()))
 
     @cached_property
     def alerts(self) -> Alerts:

@@ -1,18 +1,20 @@
 """History that somebody asked for: which partitions it takes, how far it has come, and holding it."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from enum import StrEnum
 
-from sqlalchemy import Engine, RowMapping, text
+from sqlalchemy import Connection, Engine, RowMapping, text
 
+from gads_assets.domain.desk import Action
 from gads_assets.domain.keys import CustomerId, PartitionKey
 from gads_assets.domain.ledger_news import CANCELLED_BACKFILL
 from gads_assets.domain.retrying import MANUAL
 from gads_assets.errors import TransitionError
 from gads_assets.state.connection import transaction
-from gads_assets.state.opening import OpeningRule, rule_rows
+from gads_assets.state.opening import SEEN, OpeningRule, rule_rows
+from gads_assets.state.overriding import Override, log_overrides
 from gads_assets.state.rows import key_from_row, keys_json, rows_json
 
 
@@ -60,16 +62,23 @@ _CREATE = text("""
         'active', :actor, :now, :actor, :now)
 """)
 
-_SCHEDULE = text("""
+# What was given up counts its attempts anew, as whatever an operator clears.
+_SCHEDULE = text(f"""
     INSERT INTO retry_schedule AS r (source, customer_id, query_name, logical_date, purpose, disposition, next_run_at,
-        backoff_strategy, backfill_id, scheduled_at)
-    SELECT source, customer_id, query_name, logical_date, 'backfill', 'due', :now, 'backfill', :backfill_id, :now
+        backoff_strategy, backfill_id, seen_attempts, seen_run_seq, scheduled_at)
+    SELECT k.source, k.customer_id, k.query_name, k.logical_date, 'backfill', 'due', :now, 'backfill', :backfill_id,
+        {SEEN.format("k")}, :now
     FROM jsonb_to_recordset(CAST(:keys AS jsonb))
-        AS k (source text, customer_id text, query_name text, logical_date date)
+            AS k (source text, customer_id text, query_name text, logical_date date)
+        LEFT JOIN partition_state AS s USING (source, customer_id, query_name, logical_date)
+    ORDER BY k.source, k.customer_id, k.query_name, k.logical_date
     ON CONFLICT (source, customer_id, query_name, logical_date) DO UPDATE
     SET purpose = 'backfill', disposition = 'due', next_run_at = :now, backoff_strategy = 'backfill', reason = NULL,
-        backfill_id = :backfill_id, fruitless_runs = 0, failing_since = NULL, scheduled_at = :now
+        backfill_id = :backfill_id, fruitless_runs = 0, failing_since = NULL, scheduled_at = :now,
+        seen_attempts = excluded.seen_attempts, seen_run_seq = excluded.seen_run_seq,
+        baseline_attempts = excluded.seen_attempts, baseline_run_seq = excluded.seen_run_seq
     WHERE r.reason = :given_up AND r.disposition = 'terminal'
+    RETURNING r.source, r.customer_id, r.query_name, r.logical_date, r.baseline_attempts, r.xmax <> 0 AS is_wanted_again
 """)
 
 _PROGRESS = text("""
@@ -115,6 +124,7 @@ _GIVE_UP = text("""
             SELECT FROM extraction_attempt AS e
             WHERE (e.source, e.customer_id, e.query_name, e.logical_date)
                 = (r.source, r.customer_id, r.query_name, r.logical_date)))
+    RETURNING source, customer_id, query_name, logical_date
 """)
 
 _TAKE_OFF = text("""
@@ -172,9 +182,10 @@ class Backfill:
 class Backfills:
     """Every method is one transaction."""
 
-    def __init__(self, engine: Engine, *, source: str) -> None:
+    def __init__(self, engine: Engine, *, source: str, new_override_id: Callable[[], str]) -> None:
         self._engine = engine
         self._source = source
+        self._new_override_id = new_override_id
 
     def wanted(
         self,
@@ -212,7 +223,8 @@ class Backfills:
         actor: str,
         now: datetime,
     ) -> None:
-        """Raises TransitionError where some of them were scheduled meanwhile: then nothing is."""
+        """Raises TransitionError where some of them were scheduled meanwhile: then nothing is. That some were given up
+        with a backfill before, and are not any more, is logged."""
         asked = {
             "backfill_id": backfill_id,
             "source": self._source,
@@ -229,10 +241,18 @@ class Backfills:
         }
         with transaction(self._engine) as connection:
             connection.execute(_CREATE, asked)
-            if connection.execute(_SCHEDULE, asked).rowcount != len(keys):
+            scheduled = connection.execute(_SCHEDULE, asked).mappings().all()
+            if len(scheduled) != len(keys):
                 raise TransitionError(
                     "some of these partitions were scheduled meanwhile; nothing was changed, run again"
                 )
+            wanted_again = {
+                key_from_row(row): f"terminal → backfill due; attempts count from {row['baseline_attempts']}"
+                for row in scheduled
+                if row["is_wanted_again"]
+            }
+            why = f"backfill {backfill_id} wants it again"
+            self._log(connection, Action.CLEAR, wanted_again, actor=actor, reason=why, now=now)
 
     def all(self, *, prefix: str = "", most: int) -> list[Backfill]:
         """Newest first; those whose id begins so."""
@@ -242,8 +262,8 @@ class Backfills:
         return [_backfill(row) for row in rows]
 
     def change(self, backfill_id: str, status: BackfillStatus, *, actor: str, now: datetime) -> int:
-        """Returns how many partitions it took off the schedule, which only a cancellation does. What a run has come
-        for goes on; what waits for one does not, unless it is resumed."""
+        """Returns how many partitions it took off the schedule, which only a cancellation does; what that marks is
+        logged. What a run has come for goes on; what waits for one does not, unless it is resumed."""
         before = [each for each in BackfillStatus if each not in {status, BackfillStatus.CANCELLED}]
         asked = {"backfill_id": backfill_id, "status": status, "from_any": before, "actor": actor, "now": now}
         with transaction(self._engine) as connection:
@@ -254,10 +274,39 @@ class Backfills:
             connection.execute(_TAKE_BACK, asked)
             if status is not BackfillStatus.CANCELLED:
                 return 0
-            connection.execute(_GIVE_UP, {**asked, "manual": MANUAL, "given_up": CANCELLED_BACKFILL})
+            given_up = connection.execute(_GIVE_UP, {**asked, "manual": MANUAL, "given_up": CANCELLED_BACKFILL})
+            marked = {key_from_row(row): "due → terminal" for row in given_up.mappings()}
+            why = f"backfill {backfill_id} was cancelled"
+            self._log(connection, Action.MARK, marked, actor=actor, reason=why, now=now)
             taken_off = connection.execute(_TAKE_OFF, asked).rowcount
             connection.execute(_COUNT_TAKEN_OFF, {**asked, "taken_off": taken_off})
             return taken_off
+
+    def _log(
+        self,
+        connection: Connection,
+        action: Action,
+        changes: Mapping[PartitionKey, str],
+        *,
+        actor: str,
+        reason: str,
+        now: datetime,
+    ) -> None:
+        log_overrides(
+            connection,
+            [
+                Override(
+                    override_id=self._new_override_id(),
+                    action=action,
+                    key=key,
+                    actor=actor,
+                    reason=reason,
+                    logged_at=now,
+                    change=change,
+                )
+                for key, change in changes.items()
+            ],
+        )
 
 
 def _unchangeable(backfill_id: str, found: str | None, wanted: BackfillStatus) -> str:

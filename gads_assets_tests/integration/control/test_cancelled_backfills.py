@@ -12,12 +12,14 @@ from sqlalchemy import Engine, text
 from ulid import ULID
 
 from gads_assets.domain.ledger_news import RunEnd
+from gads_assets.domain.retrying import RetryPolicy
 from gads_assets.domain.roles import Role
 from gads_assets.domain.scheduling import Purpose
 from gads_assets.state.alerts import Alerts
 from gads_assets.state.backfills import Backfills, BackfillStatus
 from gads_assets_tests.integration.control.schedules import RULE, Desk, account_in, day_of
 from gads_assets_tests.integration.control.simulated_agency import SOURCE
+from gads_assets_tests.ledgers import new_override_id
 
 NOON = datetime(2024, 7, 1, 12, tzinfo=UTC)
 FIRST = date(2024, 5, 1)
@@ -36,7 +38,7 @@ def _nothing_opens(desk: Desk) -> None:
 
 @pytest.fixture
 def backfills(acting: Callable[[Role], Engine]) -> Backfills:
-    return Backfills(acting(Role.OPERATOR), source=SOURCE)
+    return Backfills(acting(Role.OPERATOR), source=SOURCE, new_override_id=new_override_id)
 
 
 def start(backfills: Backfills, first: date = FIRST, *, days: int) -> str:
@@ -85,6 +87,44 @@ def test_what_failed_before_the_cancellation_is_tried_no_more_and_alerts_nobody(
     again = start(backfills, days=4)
     assert {row["backfill_id"] for row in desk.rows().values()} == {again}
     assert len(tick(desk, minutes=60 * 14)) == 1
+    with desk.engine.begin() as connection:
+        asked = "SELECT action, actor, reason, change, count(*) FROM override_log GROUP BY 1, 2, 3, 4"
+        logged = {tuple(row) for row in connection.execute(text(asked))}
+    cleared = "terminal → backfill due; attempts count from 0"
+    assert logged == {
+        ("terminal", "somebody", f"backfill {backfill_id} was cancelled", "due → terminal", 4),
+        ("clear", "somebody", f"backfill {again} wants it again", cleared, 4),
+    }
+
+
+def test_what_was_rejected_before_its_backfill_was_cancelled_counts_anew_in_the_next(
+    desk: Desk, backfills: Backfills
+) -> None:
+    backfill_id = start(backfills, days=1)
+    tick(desk)
+    batch_id = claimed(desk)
+    [key] = desk.rows()
+    for _ in range(RetryPolicy().max_attempts - 1):
+        desk.try_once(key, accepted=False, now=NOON)
+    tick(desk, ended={batch_id: ENDED})
+    cancel(backfills, backfill_id)
+
+    start(backfills, days=1)
+    assert len(tick(desk)) == 1
+    batch_id = claimed(desk)
+    desk.try_once(key, accepted=False, now=NOON)
+    tick(desk, ended={batch_id: ENDED})
+
+    assert desk.rows()[key]["disposition"] == "due"
+
+
+def test_a_partition_that_was_tried_before_and_is_on_no_schedule_runs_with_its_backfill_at_once(
+    desk: Desk, backfills: Backfills
+) -> None:
+    key = day_of(ACCOUNT, FIRST)
+    desk.try_once(key, accepted=False, now=NOON)
+    start(backfills, days=1)
+    assert len(tick(desk)) == 1
 
 
 def test_what_no_run_has_come_for_is_taken_back_and_a_run_that_comes_later_gets_nothing(
@@ -162,7 +202,7 @@ def test_a_decision_that_did_not_know_of_the_cancellation_is_made_again(desk: De
     batch_id = claimed(desk)
     plane, ended = desk.plane([ACCOUNT]), {batch_id: ENDED}
     news = desk.schedule.news(["campaign"], over=ended, since=NOON, now=NOON, most=10)
-    decided = [step for each in news if (step := plane._decided(each, ended, now=NOON, chance=0.5))]
+    decided = [step for each in news if (step := plane._decided(each, ended, looked_at=None, now=NOON, chance=0.5))]
     assert len(decided) == 3
     cancel(backfills, backfill_id)
 
