@@ -83,7 +83,7 @@ HELP: Final = {
     Action.REVALIDATE: "Judge the newest sealed run of partitions again; nothing is asked of the API.\n\n"
     "Refused are partitions of which the raw sink has no sealed run. All else is as with `gads state retry`.",
     Action.MARK: "Mark partitions as terminal: nothing tries them again until they are cleared.\n\n"
-    "Successes are refused. All else is as with `gads state retry`.",
+    "Successes are refused, unless their further tries were given up. All else is as with `gads state retry`.",
     Action.CLEAR: "Clear terminal partitions, whether marked or out of attempts: they are due again.\n\n"
     "Attempts count anew. All else is as with `gads state retry`.",
 }

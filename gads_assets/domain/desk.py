@@ -132,7 +132,8 @@ def _not_revalidated(row: DeskRow) -> str | None:
 
 
 def _not_marked(row: DeskRow) -> str | None:
-    if row.status is PartitionStatus.SUCCESS:
+    is_given_up = row.disposition in {Disposition.TERMINAL, Disposition.BLOCKED}
+    if row.status is PartitionStatus.SUCCESS and not is_given_up:
         return "it is a success; only what failed, or was not extracted, is marked"
     if row.disposition is Disposition.TERMINAL and row.backoff_strategy == MANUAL:
         return f"it is marked already: {row.reason}"
