@@ -14,6 +14,7 @@ from gads_assets.orchestration.workplace import Workplace
 
 ENDED: Final = frozenset({dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED})
 RUNNING: Final = (dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING)
+_LAST_WORDS: Final = 20
 _LONGEST_SILENCE: Final = timedelta(minutes=5)
 """In Dagster's log, of a run whose process has not shown up yet, or is about to write that it has ended."""
 
@@ -45,8 +46,11 @@ def _is_ours(catalog: Catalog, run: dg.DagsterRun) -> bool:
 
 
 def _is_silent(instance: dg.DagsterInstance, run: dg.DagsterRun, *, now: datetime) -> bool:
-    newest = instance.get_records_for_run(run.run_id, limit=1, ascending=False).records
-    return any(now - datetime.fromtimestamp(record.timestamp, UTC) >= _LONGEST_SILENCE for record in newest)
+    """By the latest of its last words: they are of the daemon's clock and of that of the run's machine, which may be
+    behind."""
+    last = instance.get_records_for_run(run.run_id, limit=_LAST_WORDS, ascending=False).records
+    said_at = max((record.timestamp for record in last), default=None)
+    return said_at is not None and now - datetime.fromtimestamp(said_at, UTC) >= _LONGEST_SILENCE
 
 
 def _report(instance: dg.DagsterInstance, run_id: str) -> None:

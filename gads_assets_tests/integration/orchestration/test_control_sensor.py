@@ -1,5 +1,6 @@
 """The control plane through Dagster: the real client, runs, Spark and PostgreSQL; only the daemon's loop is ours."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -384,6 +385,18 @@ def test_a_run_that_was_killed_before_it_had_a_lease_is_reported_failed_once_it_
     let_pass(agency.engine, timedelta(minutes=6))
     [again] = agency.tick()
     assert agency.batch(again) == stopped
+
+
+def test_a_run_on_a_machine_whose_clock_is_behind_is_not_taken_for_silent(agency: Agency) -> None:
+    """Its latest word is its own; the daemon's, just before, is by a clock that is right."""
+    run = agency.world.instance.create_run_for_job(
+        dg.GraphDefinition(name="nothing").to_job("google_ads_housekeeping"), status=dg.DagsterRunStatus.STARTING
+    )
+    for seconds_behind in (0, 3600):
+        started = dg.DagsterEvent(event_type_value=dg.DagsterEventType.RUN_START.value, job_name=run.job_name)
+        agency.world.instance.report_dagster_event(started, run_id=run.run_id, timestamp=time.time() - seconds_behind)
+    agency.tick()
+    assert agency.world.run_status(run.run_id) is dg.DagsterRunStatus.STARTED
 
 
 def test_a_run_that_was_killed_while_it_was_being_cancelled_is_reported_as_cancelled(agency: Agency) -> None:
