@@ -11,10 +11,11 @@ from zoneinfo import ZoneInfo
 
 from gads_assets.domain.accounts import Account
 from gads_assets.domain.keys import CustomerId, PartitionKey
-from gads_assets.domain.quota import QUOTA_ZONE, next_reset
+from gads_assets.domain.quota import QUOTA_ZONE
 from gads_assets.domain.retrying import RetryPolicy
 from gads_assets.extract.client import EMULATOR
 from gads_assets.state.opening import OpeningRule
+from gads_assets.state.operations import OperationsBudget
 
 SOURCE: Final = "google_ads"
 BEGIN: Final = datetime(2024, 10, 20, tzinfo=UTC)
@@ -31,18 +32,18 @@ RULES: Final = (
         query_name="ad_group",
         start_date=date(2024, 9, 1),
         settling=timedelta(hours=3),
-        ages=(2, 3, 7, 14),
+        ages=(2, 7, 14),
         reach_days=None,
     ),
     OpeningRule(
         query_name="campaign",
         start_date=date(2024, 9, 1),
         settling=timedelta(hours=3),
-        ages=(2, 7),
+        ages=(3,),
         reach_days=None,
     ),
     OpeningRule(
-        query_name="keyword", start_date=date(2024, 9, 1), settling=timedelta(hours=6), ages=(3,), reach_days=None
+        query_name="keyword", start_date=date(2024, 9, 1), settling=timedelta(hours=6), ages=(7,), reach_days=None
     ),
     OpeningRule(
         query_name="change_event", start_date=date(2024, 10, 1), settling=timedelta(hours=6), ages=(), reach_days=30
@@ -70,6 +71,7 @@ _SUSPENDED: Final = {
     ACCOUNTS[number].customer_id: BEGIN + timedelta(days=day) for number, day in ((7, 3), (77, 15), (150, 24))
 }
 _HOUR: Final = timedelta(hours=1)
+_HALF_A_DAY: Final = timedelta(hours=12)
 _BAD_CREDENTIALS: Final = BEGIN + timedelta(days=5, hours=1)
 _REFUSED_QUERY: Final = ("keyword", BEGIN + timedelta(days=12, hours=5))
 """Each from the first such call after that, for an hour."""
@@ -87,24 +89,23 @@ class Refusal:
 
 @dataclass
 class SimulatedApi:
-    """`calm` is how it is once the month is over: only what is broken for good stays broken."""
+    """`calm` is how it is once the month is over: only what is broken for good stays broken. The `budget` is the
+    product's, and `calls` are counted beside it, when they are made."""
 
     random: Random
+    budget: OperationsBudget
     calm: bool = False
-    used: Counter[date] = field(default_factory=Counter)
+    calls: Counter[date] = field(default_factory=Counter)
     refusals: Counter[str] = field(default_factory=Counter)
-    paused_until: datetime = BEGIN
+    _left: int = 0
     _to_exhaust: list[datetime] = field(default_factory=lambda: list(_EXHAUSTED))
     _began: dict[str, datetime] = field(default_factory=dict)
     _unwell: dict[tuple[str, CustomerId], int] = field(default_factory=dict)
 
-    def not_asked(self, now: datetime) -> str | None:
-        if now < self.paused_until:
-            return f"paused until {self.paused_until}"
-        return "the day's operations are used up" if self.used[_quota_day(now)] >= DAILY_OPERATIONS else None
-
-    def reserved_for_fresh(self, now: datetime) -> bool:
-        return self.used[_quota_day(now)] >= DAILY_OPERATIONS * 0.9
+    def begin_run(self, calls: int, *, now: datetime) -> None:
+        """The run takes what its calls need at once, and one by one if there is less; a real one takes each before it
+        is made, which would make the month as long in the database as it is in the world."""
+        self._left = calls if 0 < calls <= DAILY_OPERATIONS and self.budget.take(calls, now=now) is None else 0
 
     def ask(self, query: str, customer: CustomerId, days: Sequence[date], *, now: datetime) -> Refusal | None:
         """One call. What is refused before it is made costs no operation."""
@@ -114,15 +115,17 @@ class SimulatedApi:
         return refusal
 
     def _held_back(self, now: datetime) -> Refusal | None:
-        if now < self.paused_until:
-            return Refusal(error_class="quota", message="paused", retry_at=self.paused_until)
-        if self.used[_quota_day(now)] >= DAILY_OPERATIONS:
-            self.refusals["budget"] += 1
-            return Refusal(error_class="quota", message="used up", retry_at=next_reset(now))
-        return None
+        if self._left:
+            self._left -= 1
+            return None
+        retry_at = self.budget.take(1, now=now)
+        if retry_at is None:
+            return None
+        self.refusals["budget"] += 1
+        return Refusal(error_class="quota", message="paused or used up", retry_at=retry_at)
 
     def _answer(self, query: str, customer: CustomerId, days: Sequence[date], now: datetime) -> Refusal | None:
-        self.used[_quota_day(now)] += 1
+        self.calls[_quota_day(now)] += 1
         if customer in _SUSPENDED and now >= _SUSPENDED[customer]:
             return Refusal(error_class="customer", message="the account is suspended")
         if any(_is_one_of(700, query, customer, day, "stuck") for day in days):
@@ -132,8 +135,9 @@ class SimulatedApi:
     def _trouble(self, query: str, customer: CustomerId, now: datetime) -> Refusal | None:
         if self._to_exhaust and now >= self._to_exhaust[0]:
             self._to_exhaust.pop(0)
-            self.paused_until = now + timedelta(hours=12)
-            return Refusal(error_class="quota", message="exhausted for half a day", retry_at=self.paused_until)
+            self._left = 0
+            self.budget.pause(seconds=_HALF_A_DAY.total_seconds(), reason="exhausted")
+            return Refusal(error_class="quota", message="exhausted for half a day", retry_at=now + _HALF_A_DAY)
         if self._lasts("credentials", _BAD_CREDENTIALS, now):
             return Refusal(error_class="authentication", message="the token was revoked")
         if query == _REFUSED_QUERY[0] and self._lasts("query", _REFUSED_QUERY[1], now):

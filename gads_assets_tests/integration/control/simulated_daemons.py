@@ -13,12 +13,14 @@ from ulid import ULID
 from gads_assets.control.ticking import ControlPlane, Tick
 from gads_assets.domain.keys import PartitionKey
 from gads_assets.domain.ledger_news import LedgerNews
+from gads_assets.domain.quota import is_reserved_for_fresh, why_not_asked
 from gads_assets.domain.scheduling import Purpose
 from gads_assets.state.customers import CustomerRegister
 from gads_assets.state.deciding import Decided
 from gads_assets.state.dispatching import Dispatcher, OpenBatch
 from gads_assets.state.leases import Leases
 from gads_assets.state.opening import Opened, OpeningRule
+from gads_assets.state.operations import OperationsBudget
 from gads_assets.state.rows import key_from_row
 from gads_assets.state.schedule import Schedule
 from gads_assets_tests.integration.control.simulated_agency import POLICY, RULES, SOURCE
@@ -51,17 +53,19 @@ class InterruptedSchedule(Schedule):
         self._between()
         super().decide(decided, now=now)
 
-    def reach(self, name: str, reached_at: datetime) -> None:
+    def reach(self, name: str, reached_at: datetime, *, now: datetime) -> None:
         self._between()
-        super().reach(name, reached_at)
+        super().reach(name, reached_at, now=now)
 
     def schedule_opened(self, rules: Sequence[OpeningRule], *, now: datetime) -> Opened:
         self._between()
         return super().schedule_opened(rules, now=now)
 
-    def dispatch(self, dispatcher: Dispatcher, room: Mapping[Purpose, int], *, now: datetime) -> list[str]:
+    def dispatch(
+        self, dispatcher: Dispatcher, most_open: Mapping[Purpose, int], *, over: Collection[str] = (), now: datetime
+    ) -> list[str]:
         self._between()
-        dispatched = super().dispatch(dispatcher, room, now=now)
+        dispatched = super().dispatch(dispatcher, most_open, over=over, now=now)
         if dispatched:
             self._runs.witness.dispatched(self._partitions_of(dispatched), self._runs.clock.now)
         self._between()
@@ -83,6 +87,7 @@ class Daemon:
     engine: Engine
     leases: Leases
     runs: SimulatedRuns
+    budget: OperationsBudget
     random: Random
     restless: bool = True
     opens: bool = True
@@ -128,14 +133,16 @@ class Daemon:
             self.runs.request(batch)
 
     def plane(self, between: Callable[[], None]) -> ControlPlane:
-        now, policies = self.runs.clock.now, {rule.query_name: POLICY for rule in RULES}
+        policies = {rule.query_name: POLICY for rule in RULES}
+        customers = [each.customer_id for each in CustomerRegister(self.engine).customers()]
+        status = self.budget.status()
         return ControlPlane(
             schedule=InterruptedSchedule(self.engine, between=between, runs=self.runs),
             policies=policies,
             rules=RULES if self.opens else (),
             dispatcher=Dispatcher(
                 source=SOURCE,
-                customers=[each.customer_id for each in CustomerRegister(self.engine).customers()],
+                customers=customers,
                 start_dates={rule.query_name: rule.start_date for rule in RULES},
                 policies=policies,
                 largest=self.largest,
@@ -143,8 +150,8 @@ class Daemon:
                 new_override_id=lambda: str(ULID()),
             ),
             runs_of=self.runs.runs_of,
-            not_asked=self.runs.api.not_asked(now),
-            reserved_for_fresh=self.runs.api.reserved_for_fresh(now),
+            not_asked=why_not_asked(status),
+            reserved_for_fresh=is_reserved_for_fresh(status, next_days=len(customers) * len(RULES)),
             random=self.random.random,
             sweep_every=timedelta(hours=8),
         )

@@ -231,12 +231,17 @@ class SimulatedRuns:
         now = self.clock.now
         recorded_at = now + run.wrong_by
         refusals: dict[PartitionKey, Refusal | None] = {}
-        for (query, customer), group in groupby(sorted(keys, key=_call), key=_call):
-            for window in plan_windows(key.logical_date for key in group):
-                refusal = self.api.ask(query, customer, window, now=now)
-                for day in window:
-                    key = PartitionKey(source=SOURCE, customer_id=customer, query_name=query, logical_date=day)
-                    refusals[key] = refusal
+        calls = [
+            (query, customer, window)
+            for (query, customer), group in groupby(sorted(keys, key=_call), key=_call)
+            for window in plan_windows(key.logical_date for key in group)
+        ]
+        self.api.begin_run(len(calls), now=now)
+        for query, customer, window in calls:
+            refusal = self.api.ask(query, customer, window, now=now)
+            for day in window:
+                key = PartitionKey(source=SOURCE, customer_id=customer, query_name=query, logical_date=day)
+                refusals[key] = refusal
         attempts = [
             ExtractionAttempt(
                 key=key,
@@ -248,7 +253,7 @@ class SimulatedRuns:
                 started_at=recorded_at,
                 finished_at=recorded_at,
                 dagster_run_id=run.run_id,
-                retry_at=refusal.retry_at if refusal else None,
+                retry_at=refusal.retry_at + run.wrong_by if refusal and refusal.retry_at else None,
             )
             for (key, refusal), run_seq in zip(
                 refusals.items(), self.extractor.allocate_run_seqs(len(refusals)), strict=True

@@ -59,7 +59,6 @@ class Newest:
 class Failures:
     """Of a partition since it was last sealed: runs that could not extract it, without those for want of quota."""
 
-    began_at: datetime
     counted: set[str] = field(default_factory=set)
     last_class: str = ""
 
@@ -82,7 +81,8 @@ class Witness:
     """In which each was asked for last."""
     failures: dict[PartitionKey, Failures] = field(default_factory=dict)
     rejections: dict[PartitionKey, list[datetime]] = field(default_factory=dict)
-    """Since it was last accepted."""
+    failing_since: dict[PartitionKey, datetime] = field(default_factory=dict)
+    """Rejected, or not extracted for another reason than quota; both since it was last accepted."""
     returns: int = 0
     backfills_started: list[datetime] = field(default_factory=list)
     backfills_before_fresh: Counter[int] = field(default_factory=Counter)
@@ -151,20 +151,23 @@ class Witness:
         if error_class is None:
             self.failures.pop(key, None)
             return
-        failures = self.failures.setdefault(key, Failures(began_at=now))
+        failures = self.failures.setdefault(key, Failures())
         failures.last_class = error_class
         if error_class != "quota":
             failures.counted.add(run.run_id)
+            self.failing_since.setdefault(key, now)
 
     def judged(self, key: PartitionKey, run_seq: int, *, accepted: bool, now: datetime) -> None:
         self.verdicts[key] += 1
         moment = next(self.moments)
         if accepted:
             self.rejections.pop(key, None)
+            self.failing_since.pop(key, None)
             self.statuses[key] = PartitionStatus.SUCCESS
             self.authorities[key] = max(run_seq, self.authorities.get(key, 0))
         else:
             self.rejections.setdefault(key, []).append(now)
+            self.failing_since.setdefault(key, now)
             if self.statuses.get(key) is not PartitionStatus.SUCCESS:
                 self.statuses[key] = PartitionStatus.FAILED
         if self.newest[key].run_seq == run_seq:
@@ -175,9 +178,13 @@ class Witness:
         return failures is not None and (
             failures.last_class in {"customer", "query"}
             or len(failures.counted) >= policy.max_extraction_attempts
-            or now - failures.began_at >= policy.max_age
+            or self._is_too_old(key, policy, now)
         )
 
     def is_terminal_rightly(self, key: PartitionKey, policy: RetryPolicy, now: datetime) -> bool:
         rejections = self.rejections.get(key, [])
-        return len(rejections) >= policy.max_attempts or bool(rejections and now - rejections[0] >= policy.max_age)
+        is_at_its_end = len(rejections) >= policy.max_attempts or self._is_too_old(key, policy, now)
+        return bool(rejections) and is_at_its_end
+
+    def _is_too_old(self, key: PartitionKey, policy: RetryPolicy, now: datetime) -> bool:
+        return key in self.failing_since and now - self.failing_since[key] >= policy.max_age
