@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import dagster as dg
@@ -17,12 +17,17 @@ from dagster._core.workspace.context import WorkspaceProcessContext
 from dagster._core.workspace.load_target import ModuleTarget
 from dagster._daemon.backfill import execute_backfill_iteration
 from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import QueuedRunCoordinatorDaemon
+from ulid import ULID
 
 from gads_assets.domain.roles import Role
+from gads_assets.domain.scheduling import Purpose
 from gads_assets.orchestration import instance as instance_module
+from gads_assets.orchestration.control import request_of
 from gads_assets.orchestration.instance import dagster_environment
 from gads_assets.orchestration.presence import join
 from gads_assets.orchestration.runs import PURPOSE
+from gads_assets.state.dispatching import OpenBatch
+from gads_assets_tests.ledgers import NOW
 from gads_assets_tests.worlds import NEW_YORK, RAW, TABLE, World, attempted, key, step_failure
 
 pytestmark = pytest.mark.filterwarnings("ignore::dagster.BetaWarning", "ignore::dagster.PreviewWarning")
@@ -86,34 +91,68 @@ def leave_queue(world: World, workspace: WorkspaceProcessContext) -> set[str]:
     return {run.run_id for run in world.instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.STARTING]))}
 
 
+def submit(world: World, workspace: WorkspaceProcessContext, tags: Mapping[str, str]) -> str:
+    location = workspace.create_request_context().get_code_location(LOCATION)
+    job: RemoteJob = location.get_repository("__repository__").get_full_job("__ASSET_JOB")
+    run = create_run_for_test(
+        world.instance,
+        job_name=job.name,
+        tags=tags,
+        remote_job_origin=job.get_remote_origin(),
+        job_code_origin=job.get_python_origin(),
+    )
+    world.instance.submit_run(run.run_id, workspace.create_request_context())
+    return str(run.run_id)
+
+
+def end(world: World, run_ids: Iterable[str]) -> None:
+    for run_id in run_ids:
+        run = world.instance.get_run_by_id(run_id)
+        assert run
+        world.instance.report_run_canceled(run)
+
+
+def tags_of(world: World, purpose: Purpose) -> Mapping[str, str]:
+    batch = OpenBatch(
+        batch_id=str(ULID()),
+        purpose=purpose,
+        queries=("campaign",),
+        partitions=1,
+        attempt=1,
+        dispatched_at=NOW,
+        dagster_run_id=None,
+    )
+    return request_of(world.here.catalog, batch).tags
+
+
 def test_history_takes_one_place_in_the_queue_whoever_asked_for_it(world: World) -> None:
     with daemons(world) as workspace:
-        location = workspace.create_request_context().get_code_location(LOCATION)
-        job: RemoteJob = location.get_repository("__repository__").get_full_job("__ASSET_JOB")
-
-        def submit(tags: dict[str, str]) -> str:
-            run = create_run_for_test(
-                world.instance,
-                job_name=job.name,
-                tags=tags,
-                remote_job_origin=job.get_remote_origin(),
-                job_code_origin=job.get_python_origin(),
-            )
-            world.instance.submit_run(run.run_id, workspace.create_request_context())
-            return str(run.run_id)
-
-        ours = submit({PURPOSE: "backfill"})
+        ours = submit(world, workspace, {PURPOSE: "backfill"})
         launched = launch_partitions(world, workspace, DAYS).run_id
         assert leave_queue(world, workspace) == {ours}
 
-        fresh, by_hand = submit({PURPOSE: "fresh"}), submit({})
+        fresh, by_hand = submit(world, workspace, {PURPOSE: "fresh"}), submit(world, workspace, {})
         assert leave_queue(world, workspace) == {ours, fresh}
 
-        for run_id in (fresh, ours):
-            ended = world.instance.get_run_by_id(run_id)
-            assert ended
-            world.instance.report_run_canceled(ended)
+        end(world, (fresh, ours))
         assert leave_queue(world, workspace) == {launched, by_hand}
+
+
+def test_the_queue_lets_out_what_is_most_urgent_whenever_it_was_asked_for(world: World) -> None:
+    """Of two places in it one is kept by a run throughout, so that the others leave one after the other."""
+    with daemons(world) as workspace:
+        busy = submit(world, workspace, {})
+        assert leave_queue(world, workspace) == {busy}
+        asked = {
+            submit(world, workspace, tags_of(world, purpose)): purpose
+            for purpose in (Purpose.BACKFILL, Purpose.RESTATEMENT, Purpose.RETRY, Purpose.FRESH)
+        }
+        submit(world, workspace, {})
+        order = []
+        while left := leave_queue(world, workspace) - {busy}:
+            order += [asked.get(run_id, "by hand") for run_id in left]
+            end(world, left)
+    assert order == [Purpose.FRESH, Purpose.RETRY, Purpose.RESTATEMENT, "by hand", Purpose.BACKFILL]
 
 
 def test_what_the_partition_launcher_asks_for_obeys_leases(world: World) -> None:
