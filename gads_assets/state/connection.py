@@ -97,6 +97,8 @@ def _translated_errors(engine: Engine) -> Iterator[None]:
     try:
         yield
     except DBAPIError as error:
+        if interruption := _interruption_behind(error):
+            raise interruption from None
         raise _translated(error, engine.url) from error
     except PoolTimeoutError as error:
         raise DatabaseUnavailableError(
@@ -119,6 +121,15 @@ def describe(url: URL) -> str:
     """Where the database is, for messages: never the password."""
     host = url.query.get("host") or f"{url.host or 'localhost'}:{url.port or 5432}"
     return f"database {url.database or ''!r} at {host if isinstance(host, str) else ','.join(host)}"
+
+
+def _interruption_behind(error: BaseException) -> BaseException | None:
+    """A signal that ended a statement, where the driver's tidying up failed after it: who cancels a run, or presses
+    Ctrl-C, must not be taken for a database that refuses."""
+    behind = error.__cause__ or error.__context__
+    if behind is None or not isinstance(behind, Exception):
+        return behind
+    return _interruption_behind(behind)
 
 
 def _translated(error: DBAPIError, url: URL) -> StateStoreError:
