@@ -78,9 +78,13 @@ def processes_of(environment: Mapping[str, str]) -> dict[int, str]:
 class PageServer:
     """`gads ui`, ready. `output` is what it printed so far."""
 
-    address: str
+    port: int
     process: subprocess.Popen[bytes]
     terminal: Path
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
 
     @property
     def output(self) -> str:
@@ -107,7 +111,7 @@ def serve_page(environment: Mapping[str, str]) -> Iterator[PageServer]:
             stderr=output,
             start_new_session=True,
         )
-    server = PageServer(address=f"http://127.0.0.1:{port}", process=process, terminal=terminal)
+    server = PageServer(port=port, process=process, terminal=terminal)
     try:
         deadline = time.monotonic() + _START_SECONDS
         while f"is on {server.address};" not in server.output:

@@ -1,4 +1,4 @@
-"""Dagster's daemon with nobody there: what fails at first, or is killed, is published in the end."""
+"""Dagster's daemon with nobody there: what fails at first, is killed or cancelled, is published in the end."""
 
 import os
 import re
@@ -12,8 +12,10 @@ from typing import Final
 
 import dagster as dg
 import yaml
+from dagster_graphql import DagsterGraphQLClient
 from sqlalchemy import text
 
+from gads_assets import definitions
 from gads_assets.catalog.loading import PACKAGED_CATALOG
 from gads_assets.domain.keys import PartitionKey
 from gads_assets.domain.roles import Role
@@ -21,10 +23,12 @@ from gads_assets.emulator.accounts import made_up_accounts
 from gads_assets.emulator.faults import parse_faults
 from gads_assets.emulator.server import serve_emulator
 from gads_assets.orchestration.customers import dagster_instance
+from gads_assets.orchestration.killed_runs import ENDED
 from gads_assets.orchestration.runs import BATCH
 from gads_assets.orchestration.workplace import Workplace
 from gads_assets_tests.acceptance.browser import serve_page
 from gads_assets_tests.acceptance.commands import Home
+from gads_assets_tests.worlds import World, attempted
 
 QUERIES: Final = ("campaign", "ad_group")
 ACCOUNTS: Final = 12
@@ -49,11 +53,12 @@ def wait_for(what: str, condition: Callable[[], bool]) -> None:
         time.sleep(0.5)
 
 
-def test_what_fails_at_first_or_is_killed_heals_without_a_person(tmp_path: Path) -> None:
-    """Of every third customer the first attempt fails, and the first run is killed with -9."""
+def test_what_fails_at_first_is_killed_or_cancelled_heals_without_a_person(tmp_path: Path) -> None:
+    """Of every second customer the first attempt fails; the first run is killed with -9, and the next one is cancelled
+    through Dagster's page."""
     folder = tmp_path / "home"
     clients = [account for account in made_up_accounts(ACCOUNTS) if not account.manager and account.status == "ENABLED"]
-    troubled = [client.customer_id for client in clients[::3]]
+    troubled = [client.customer_id for client in clients[::2]]
     faults = "; ".join(
         f"{TROUBLES[number % 3]}@{customer}/{query}/*:3"
         for number, customer in enumerate(troubled)
@@ -73,14 +78,18 @@ def test_what_fails_at_first_or_is_killed_heals_without_a_person(tmp_path: Path)
         )
         synchronised = home.gads("customers", "sync")
         assert synchronised.returncode == 0, synchronised.stderr
-        with serve_page(home.environment()), Workplace(home.settings) as here:
+        with serve_page(home.environment()) as page, Workplace(home.settings) as here:
             customers = here.customers_as(Role.OPERATOR).customers()
             wanted = len(customers) * len(QUERIES)
 
             with dagster_instance(here) as instance:
-                wait_for("a run with partitions", lambda: bool(here.leases_as(Role.OPERATOR).all_held("google_ads")))
-                [killed] = [run for run in instance.get_runs() if run.status is dg.DagsterRunStatus.STARTED]
+                killed = run_at_work(here, instance)
                 os.kill(process_of(instance, killed), signal.SIGKILL)
+                cancelled = run_at_work(here, instance, after=killed)
+                DagsterGraphQLClient("127.0.0.1", port_number=page.port).terminate_run(cancelled.run_id)
+                wait_for("the end of a cancelled run", lambda: status_of(instance, cancelled) in ENDED)
+                world = World(here=here, instance=instance, definitions=definitions.defs)
+                outcomes = {query: attempted(world, dg.AssetKey(["google_ads", query])) for query in QUERIES}
             wait_for("every partition", lambda: len(published(here)) == wanted)
             wait_for("a schedule with nothing left", lambda: scheduled(here) == 0)
             with dagster_instance(here) as instance:
@@ -90,9 +99,31 @@ def test_what_fails_at_first_or_is_killed_heals_without_a_person(tmp_path: Path)
     assert len(failed) >= 0.3 * wanted, failed
     ended = Counter(runs.values())
     assert runs[killed.run_id] is dg.DagsterRunStatus.FAILURE
+    assert runs[cancelled.run_id] is dg.DagsterRunStatus.CANCELED
+    assert "CANCELLED" in {outcome for of_query in outcomes.values() for outcome in of_query.values()}
     assert ended[dg.DagsterRunStatus.FAILURE] >= 2  # and that whose first attempts failed
     assert ended[dg.DagsterRunStatus.SUCCESS] >= 1
     assert len(runs) <= 8
+
+
+def run_at_work(here: Workplace, instance: dg.DagsterInstance, *, after: dg.DagsterRun | None = None) -> dg.DagsterRun:
+    """One that has partitions by now, other than `after`."""
+    leases = here.leases_as(Role.OPERATOR)
+    before = {after.run_id} if after else set()
+
+    def at_work() -> set[str]:
+        return set(leases.held(leases.all_held("google_ads")).values()) - before
+
+    wait_for("a run with partitions", lambda: bool(at_work()))
+    run = instance.get_run_by_id(at_work().pop())
+    assert run is not None
+    return run
+
+
+def status_of(instance: dg.DagsterInstance, run: dg.DagsterRun) -> dg.DagsterRunStatus:
+    found = instance.get_run_by_id(run.run_id)
+    assert found is not None
+    return found.status
 
 
 def process_of(instance: dg.DagsterInstance, run: dg.DagsterRun) -> int:
