@@ -256,15 +256,19 @@ class Terminal:
         while self._process.poll() is None:
             assert time.monotonic() < deadline, self.shown
             self._read()
-        self._read()
+        while self._read():
+            pass
         os.close(self._ours)
         return self._process.returncode
 
-    def _read(self) -> None:
+    def _read(self) -> bool:
+        """Whether there was anything: a terminal gives no more than a few kilobytes at a time."""
         # Once the other end is closed, reading is an error on Linux, not an end of file.
         with suppress(OSError):
             if select.select([self._ours], [], [], 0.1)[0]:
                 self.shown += os.read(self._ours, 65536).decode()
+                return True
+        return False
 
 
 def document(answer: Answer) -> Any:

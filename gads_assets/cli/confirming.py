@@ -118,9 +118,9 @@ def require_yes(question: str) -> None:
 
 def _ask(question: str) -> str:
     """On standard error: standard output is for facts."""
-    sys.stderr.write(question)
-    sys.stderr.flush()
     try:
+        sys.stderr.write(question)
+        sys.stderr.flush()
         answer = sys.stdin.readline()
     except KeyboardInterrupt:
         sys.stderr.write("\ngads: interrupted; nothing was changed\n")
