@@ -25,8 +25,8 @@ demo: setup ## publish a week of three emulated accounts through Dagster
 ui: setup ## open Dagster's page on the same data (PORT=3000)
 	@$(GADS) ui --port $(PORT)
 
-test: setup chromium ## run every test, two files at a time (TESTS=path for some)
-	@.venv/bin/python -m pytest $(or $(TESTS),--numprocesses 2 --dist loadfile)
+test: setup chromium ## run every test, two files at a time, whole flows first (TESTS=path for some)
+	@.venv/bin/python -m pytest $(or $(TESTS),--numprocesses 2 --dist loadfile --no-loadscope-reorder)
 
 check: .venv/installed ## lint, format, types, import order
 	@.venv/bin/ruff check
