@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 import dagster as dg
+import pytest
 import yaml
 from dagster_graphql import DagsterGraphQLClient
 from sqlalchemy import text
@@ -53,6 +54,7 @@ def wait_for(what: str, condition: Callable[[], bool]) -> None:
         time.sleep(0.5)
 
 
+@pytest.mark.timeout(1_200)  # four runs, one after the other, each after a wait of the control plane's
 def test_what_fails_at_first_is_killed_or_cancelled_heals_without_a_person(tmp_path: Path) -> None:
     """Of half of the customers the first attempts fail; the first run is killed with -9, and the next one is cancelled
     through Dagster's page."""
