@@ -215,7 +215,7 @@ def _show(after: Mapping[PartitionKey, Shown], accounts: Sequence[Account], days
     for query in QUERIES:
         print_table(
             f"google_ads.{query}",
-            ["day", *(f"{account.customer_id}\n{account.name}" for account in accounts)],
+            ["day", *(f"{account.customer_id} {account.name}" for account in accounts)],
             [(day, *(_cell(by_place[query, account.customer_id, day]) for account in accounts)) for day in days],
         )
 

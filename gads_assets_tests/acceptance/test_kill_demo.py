@@ -129,6 +129,7 @@ def test_a_demo_run_again_publishes_nothing_and_changes_no_row(undisturbed: Home
         ]
         for shown in {word for partition in pointers for word in partition[1:]}:
             assert finished.stdout.count(shown) == 4, shown
+        assert "2145550101 Harbor Street Bakery" in finished.stdout
     after = published_content(undisturbed)
     assert {partition: after[partition] for partition in before} == before
     assert published_partitions(undisturbed).items() >= pointers.items()
