@@ -85,12 +85,12 @@ def test_what_fails_at_first_is_killed_or_cancelled_heals_without_a_person(tmp_p
             wanted = len(customers) * len(QUERIES)
 
             with dagster_instance(here) as instance:
+                world = World(here=here, instance=instance, definitions=definitions.defs)
                 killed = run_at_work(here, instance)
                 os.kill(process_of(instance, killed), signal.SIGKILL)
                 cancelled = run_at_work(here, instance, after=killed)
                 DagsterGraphQLClient("127.0.0.1", port_number=page.port).terminate_run(cancelled.run_id)
-                wait_for("the end of a cancelled run", lambda: status_of(instance, cancelled) in ENDED)
-                world = World(here=here, instance=instance, definitions=definitions.defs)
+                wait_for("the end of a cancelled run", lambda: world.run_status(cancelled.run_id) in ENDED)
                 outcomes = {query: attempted(world, dg.AssetKey(["google_ads", query])) for query in QUERIES}
             wait_for("every partition", lambda: len(published(here)) == wanted)
             wait_for("a schedule with nothing left", lambda: scheduled(here) == 0)
@@ -112,20 +112,16 @@ def run_at_work(here: Workplace, instance: dg.DagsterInstance, *, after: dg.Dags
     """One that has partitions by now, other than `after`."""
     leases = here.leases_as(Role.OPERATOR)
     before = {after.run_id} if after else set()
+    seen: set[str] = set()
 
-    def at_work() -> set[str]:
-        return set(leases.held(leases.all_held("google_ads")).values()) - before
+    def is_seen() -> bool:
+        seen.update(set(leases.held(leases.all_held("google_ads")).values()) - before)
+        return bool(seen)
 
-    wait_for("a run with partitions", lambda: bool(at_work()))
-    run = instance.get_run_by_id(at_work().pop())
+    wait_for("a run with partitions", is_seen)
+    run = instance.get_run_by_id(seen.pop())
     assert run is not None
     return run
-
-
-def status_of(instance: dg.DagsterInstance, run: dg.DagsterRun) -> dg.DagsterRunStatus:
-    found = instance.get_run_by_id(run.run_id)
-    assert found is not None
-    return found.status
 
 
 def process_of(instance: dg.DagsterInstance, run: dg.DagsterRun) -> int:
